@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 use weir_datafile::{ErrorKind, StoreError};
+use weir_dialect::rewrite_condition;
 use weir_tables::TableSpec;
 
 use crate::explain::explain;
@@ -36,7 +37,9 @@ impl Condition {
         let compile = || {
             check_condition(sql)?;
             let named = DFSchema::try_from_qualified_schema(table.name, &schema)?;
-            let expr = context.parse_sql_expr(sql, &named)?;
+            let sql = rewrite_condition(sql)
+                .map_err(|refusal| DataFusionError::Plan(refusal.to_string()))?;
+            let expr = context.parse_sql_expr(&sql, &named)?;
             let unfit = unfit(&expr)?;
             Ok((context.create_physical_expr(expr, &named), unfit))
         };

@@ -123,7 +123,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("tostartofminute", "date_trunc('minute', ts)"),
     ("tostartofhour", "date_trunc('hour', ts)"),
     ("quantile", "percentile(value, 0.99)"),
-    ("percentile_disc", "percentile(value, 0.99)"),
     ("topk", "top_k(value, 10)"),
     ("approx_top_k", "top_k(value, 10)"),
     ("approx_most_frequent", "top_k(value, 10)"),
@@ -160,13 +159,44 @@ fn shorten(text: &str) -> String {
         .next()
         .unwrap_or(text)
         .trim_end_matches(['.', '\n']);
-    let mut chars = text.chars().take(MESSAGE_CHARS_MAX);
-    let first = chars.next().map(|first| first.to_ascii_lowercase());
-    let mut short: String = first.into_iter().chain(chars).collect();
-    if short.len() < text.len() {
+    let text = without_plan(text);
+    let mut short: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
+    // Not the first letter of a keyword such as `LIKE`.
+    if short.chars().nth(1).is_some_and(char::is_lowercase) {
+        let first: String = short.drain(..1).collect();
+        short.insert_str(0, &first.to_lowercase());
+    }
+    if text.chars().count() > MESSAGE_CHARS_MAX {
         short.push('…');
     }
     short
+}
+
+/// What the planner says of an expression that it has no operator for.
+const UNPLANNED: &str = "Physical plan does not support logical expression ";
+
+/// The text without the inner form of a plan or a statement, such as `Exists(Exists { subquery: …`.
+fn without_plan(text: &str) -> String {
+    if let Some(rest) = text.strip_prefix(UNPLANNED) {
+        let what = match rest.split(['(', ' ']).next() {
+            Some("OuterReferenceColumn") => "this use of an outer column in a subquery",
+            Some("Exists" | "InSubquery" | "ScalarSubquery" | "SetComparison") => {
+                "a subquery in this place"
+            }
+            _ => "an expression of this kind in this place",
+        };
+        return format!("{what} is not supported: join with the subquery instead");
+    }
+    let inner = text.find(" { ").or_else(|| text.find("Ident {")).or_else(|| text.find('\n'));
+    let Some(inner) = inner else { return text.to_owned() };
+    let before = &text[..inner];
+    // The word before a brace is the name of an inner type.
+    let end = if text[inner..].starts_with('\n') {
+        inner
+    } else {
+        before.rfind([' ', '(']).unwrap_or(inner)
+    };
+    before[..end].trim_end_matches([' ', '(', ':', ',']).to_owned()
 }
 
 /// Names with the smallest distance to `wanted`, if it is small: `` `a` or `b` ``.
@@ -204,6 +234,28 @@ mod tests {
         );
         assert_eq!(nearest("customers", tables()), None);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn messages_have_no_inner_form_of_plans_and_keep_keywords() {
+        for (text, short) in [
+            (
+                "This feature is not implemented: LIKE does not support escape_char",
+                "LIKE does not support escape_char",
+            ),
+            ("Error during planning: Cannot coerce this", "cannot coerce this"),
+            (
+                "This feature is not implemented: Physical plan does not support logical expression \
+                 Exists(Exists { subquery: <subquery>, negated: false })",
+                "a subquery in this place is not supported: join with the subquery instead",
+            ),
+            (
+                "This feature is not implemented: Unsupported ast node in sqltorel: Tuple(Ident { value: 1 })",
+                "unsupported ast node in sqltorel: Tuple",
+            ),
+        ] {
+            assert_eq!(shorten(text), short);
+        }
     }
 
     fn tables() -> impl Iterator<Item = &'static str> {

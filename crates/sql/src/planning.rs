@@ -52,7 +52,8 @@ pub(crate) async fn plan_query(
 ) -> Result<LogicalPlan, DataFusionError> {
     check_query(sql)?;
     let dialect = state.config().options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect)?;
+    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    weir_semantics::rewrite(&mut statement)?;
     check_relations(&statement)?;
     let plan = state.statement_to_plan(statement).await?;
     verify(&plan)?;

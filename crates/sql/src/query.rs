@@ -43,7 +43,7 @@ use crate::peer_set::PeerSet;
 use crate::peers::PeerRowSource;
 use crate::plan_cache::PlanCache;
 use crate::planning::{AbortOnDrop, CATALOG, catalogs, crash};
-use crate::postgres::{self, Described, Postgres};
+use crate::postgres::{self, Described, Postgres, PostgresQuery};
 use crate::query_request::{Query, QueryMode};
 use crate::query_session::QuerySession;
 use crate::query_stream::{QueryStream, SpawnedQuery, query_output};
@@ -230,11 +230,13 @@ impl QueryEngine {
         let (sql, usage) = (&query.sql, QueryUsage::new(query.limits));
         let QueryEnvironment { class, env } =
             self.classes.guard(&usage, self.template.runtime_env());
-        let session = self.session(view, env, &usage, QueryMode::Postgres(Vec::new()));
+        let settings = query.settings.clone();
+        let mode = QueryMode::Postgres(PostgresQuery::new(Vec::new(), settings.clone()));
+        let session = self.session(view, env, &usage, mode);
         let (sql, known, limit) = (sql.clone(), known.to_vec(), usage.limits.timeout);
         let (own_usage, told_usage) = (Arc::clone(&usage), Arc::clone(&usage));
         let work = async move {
-            let described = postgres::describe(&session.state, &sql, &known).await;
+            let described = postgres::describe(&session.state, &sql, &known, &settings).await;
             described.map_err(|error| session.tell(&error, &sql, &told_usage))
         };
         // On the query threads, which have the stack that planning needs.
@@ -298,6 +300,9 @@ impl QueryEngine {
             (Asker::User, QueryMode::Once | QueryMode::At { .. }) => self.template.clone(),
             (Asker::User, QueryMode::Postgres(_)) => self.postgres.state(&self.template),
         };
+        if let QueryMode::Postgres(query) = &mode {
+            query.settings.apply(&mut state);
+        }
         state.register_catalog_list(catalogs(&tables, &mode));
         state.mark_start_execution();
         reserve_for_merging(&mut state, usage.limits.memory_bytes);
@@ -336,6 +341,10 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     // The optimizer removes rows that another `min` or `max` of the same query still needs: of an
     // expression, or of a column without a value so far (DataFusion 55).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // `lead(…) ignore nulls` needs rows behind the limit (apache/datafusion#25471).
+    options.optimizer.enable_window_limits = false;
+    // Two columns of a `union` may differ in metadata, such as the field id in files.
+    options.execution.skip_physical_aggregate_schema_check = true;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(memory_bytes)))
         .with_object_store_registry(Arc::new(OwnFiles::default()))
@@ -361,6 +370,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     register_functions(&mut state);
     let rewrite = Arc::new(functions::SearchRewrite);
     state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
+    weir_semantics::register(&mut state).expect("this registry takes functions and rewrites");
     wrap_functions(&mut state).expect("this registry takes functions and rewrites");
     state
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use datafusion::scalar::ScalarValue;
 use weir_datafile::StoreError;
 use weir_tables::Micros;
 
 use crate::options::QueryLimits;
 use crate::plan_cache::PlanTemplate;
-use crate::postgres;
+use crate::postgres::{self, ClientSettings, PostgresQuery};
 
 /// One query. Without further settings it is weir's own, with the default limits.
 #[derive(Clone, Debug)]
@@ -20,13 +19,15 @@ pub struct Query {
     /// The SQL with `$now` in it, and the current time.
     repeated: Option<(String, Micros)>,
     parameters: Option<Vec<ArrayRef>>,
+    pub(crate) settings: ClientSettings,
 }
 
 impl Query {
     /// A query with this SQL.
     pub fn new(sql: &str) -> Self {
         let limits = QueryLimits::default();
-        Self { sql: sql.to_owned(), caller: None, limits, repeated: None, parameters: None }
+        let (sql, settings) = (sql.to_owned(), ClientSettings::default());
+        Self { sql, caller: None, limits, repeated: None, parameters: None, settings }
     }
 
     /// Runs it on behalf of a user: a login or an address, as in [`crate::EndedQuery::user`].
@@ -50,6 +51,12 @@ impl Query {
         Self { parameters: Some(parameters.to_vec()), ..self }
     }
 
+    /// Runs it with the settings of a PostgreSQL client's session: names and values.
+    #[must_use]
+    pub fn settings(self, settings: Arc<[(String, String)]>) -> Self {
+        Self { settings: ClientSettings(settings), ..self }
+    }
+
     /// Runs it within these limits.
     #[must_use]
     pub fn limits(self, limits: QueryLimits) -> Self {
@@ -60,7 +67,10 @@ impl Query {
     /// `BadQuery`: a parameter cannot be used.
     pub(crate) fn mode(&self) -> Result<QueryMode, StoreError> {
         Ok(match (&self.parameters, &self.repeated) {
-            (Some(parameters), _) => QueryMode::Postgres(postgres::values(parameters)?),
+            (Some(parameters), _) => {
+                let (parameters, settings) = (postgres::values(parameters)?, self.settings.clone());
+                QueryMode::Postgres(PostgresQuery::new(parameters, settings))
+            }
             (None, Some((template, now))) => {
                 QueryMode::At { template: template.clone(), now: *now }
             }
@@ -78,6 +88,6 @@ pub(crate) enum QueryMode {
         template: String,
         now: Micros,
     },
-    /// From a PostgreSQL client, with parameters.
-    Postgres(Vec<ScalarValue>),
+    /// From a PostgreSQL client.
+    Postgres(PostgresQuery),
 }

@@ -135,7 +135,8 @@ impl QuerySession {
             may_go_on || has_joins(&plan) || self.spread.is_some() || self.tables.peers.is_some();
         if !is_explain && !may_restart {
             let stream = self.stream(plan).map_err(|error| self.tell(&error, sql, usage))?;
-            let (schema, stream) = (stream.schema(), LimitedStream::new(stream, usage));
+            let schema = self.named(&stream.schema());
+            let stream = LimitedStream::new(stream, usage);
             return Ok(QueryRows { schema, source: RowOrigin::Plan(stream), is_truncated: false });
         }
         let (schema, batches, is_truncated) = if is_explain {
@@ -143,8 +144,16 @@ impl QuerySession {
         } else {
             self.run_restarting(plan, may_go_on, sql, usage).await?
         };
-        let source = RowOrigin::Collected(batches.into_iter());
+        let (schema, source) = (self.named(&schema), RowOrigin::Collected(batches.into_iter()));
         Ok(QueryRows { schema, source, is_truncated })
+    }
+
+    /// The schema with the names that the client expects.
+    fn named(&self, schema: &SchemaRef) -> SchemaRef {
+        match &self.mode {
+            QueryMode::Postgres(query) => query.named(schema),
+            _ => Arc::clone(schema),
+        }
     }
 
     async fn run_restarting(
@@ -328,10 +337,10 @@ impl QuerySession {
         state: &SessionState,
         sql: &str,
     ) -> Result<LogicalPlan, DataFusionError> {
-        let QueryMode::Postgres(parameters) = &self.mode else {
+        let QueryMode::Postgres(query) = &self.mode else {
             return plan_query(state, sql).await;
         };
-        let plan = postgres::plan(state, sql, parameters).await?;
+        let plan = postgres::plan(state, sql, query).await?;
         verify(&plan)?;
         Ok(plan)
     }

@@ -16,7 +16,7 @@ use datafusion::scalar::ScalarValue;
 use super::catalog::{FUTURE_OID, list_of_texts, oid_of, table_of, type_name};
 use super::settings::SETTINGS;
 
-type Run = fn(&[ScalarValue]) -> ScalarValue;
+pub(super) type Run = fn(&[ScalarValue]) -> ScalarValue;
 
 /// A variadic function.
 struct Function {
@@ -73,11 +73,11 @@ fn telling() -> Vec<ScalarUDF> {
     ]
 }
 
-fn flag(name: &'static str, run: Run) -> ScalarUDF {
+pub(super) fn flag(name: &'static str, run: Run) -> ScalarUDF {
     function(name, DataType::Boolean, run)
 }
 
-fn text(name: &'static str, run: Run) -> ScalarUDF {
+pub(super) fn text(name: &'static str, run: Run) -> ScalarUDF {
     function(name, DataType::Utf8, run)
 }
 
@@ -114,15 +114,15 @@ fn plain() -> Vec<ScalarUDF> {
     ]
 }
 
-fn nothing(name: &'static str) -> ScalarUDF {
+pub(super) fn nothing(name: &'static str) -> ScalarUDF {
     function(name, DataType::Utf8, |_| ScalarValue::Utf8(None))
 }
 
-fn always(name: &'static str) -> ScalarUDF {
+pub(super) fn always(name: &'static str) -> ScalarUDF {
     function(name, DataType::Boolean, |_| Some(true).into())
 }
 
-fn size(name: &'static str) -> ScalarUDF {
+pub(super) fn size(name: &'static str) -> ScalarUDF {
     function(name, DataType::Int64, |_| ScalarValue::Int64(None))
 }
 
@@ -130,24 +130,24 @@ fn size(name: &'static str) -> ScalarUDF {
 pub(super) const NAME_OF_CLASS: &str = "regclass_name";
 pub(super) const OID_OF_CLASS: &str = "regclass_oid";
 
-fn function(name: &'static str, gives: DataType, run: Run) -> ScalarUDF {
+pub(super) fn function(name: &'static str, gives: DataType, run: Run) -> ScalarUDF {
     let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
     let signature = Signature::one_of(any, Volatility::Stable);
     ScalarUDF::from(Function { name, gives, signature, run })
 }
 
-fn constant(text: &str) -> ScalarValue {
+pub(super) fn constant(text: &str) -> ScalarValue {
     Some(text).into()
 }
 
-fn number(of: &[ScalarValue], at: usize) -> Option<i64> {
+pub(super) fn number(of: &[ScalarValue], at: usize) -> Option<i64> {
     match of.get(at)?.cast_to(&DataType::Int64).ok()? {
         ScalarValue::Int64(number) => number,
         _ => None,
     }
 }
 
-fn words(of: &[ScalarValue], at: usize) -> Option<String> {
+pub(super) fn words(of: &[ScalarValue], at: usize) -> Option<String> {
     match of.get(at)?.cast_to(&DataType::Utf8).ok()? {
         ScalarValue::Utf8(text) => text,
         _ => None,
@@ -183,7 +183,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-fn list(items: &[&str]) -> ScalarValue {
+pub(super) fn list(items: &[&str]) -> ScalarValue {
     let mut lists = ListBuilder::new(StringBuilder::new());
     items.iter().for_each(|item| lists.values().append_value(item));
     lists.append(true);

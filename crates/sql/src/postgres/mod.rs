@@ -1,12 +1,21 @@
 //! SQL from PostgreSQL's clients: parameters, catalog, functions.
 
+mod array_literals;
 mod catalog;
+mod catalog_casts;
+mod column_names;
+mod connect_functions;
+mod fragments;
 mod functions;
+mod parameters;
 mod relation;
+mod relations;
 mod rewrite;
 mod settings;
+mod stand_in;
+mod type_functions;
+mod type_names;
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::ArrayRef;
@@ -14,22 +23,28 @@ use arrow_schema::{DataType, SchemaRef};
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::common::config::Dialect;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
 use weir_datafile::{ErrorKind, StoreError};
 
 use crate::relation_count::check_relations;
 use crate::statement_size::check_query;
+
+pub(crate) use column_names::{OutputName, renamed};
+use parameters::ParameterUses;
+pub(crate) use settings::ClientSettings;
 
 /// Parameters and result columns of a statement.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Types of `$1`, `$2`, …; text where the statement does not determine the type.
     pub parameters: Vec<DataType>,
+    /// OIDs of the types to which the statement casts `$1`, `$2`, …, where it does.
+    pub oids: Vec<Option<u32>>,
     /// Names and types of the result columns.
     pub schema: SchemaRef,
 }
@@ -51,7 +66,7 @@ fn extended(own: &SessionState) -> SessionState {
     options.sql_parser.dialect = Dialect::PostgreSQL;
     // The catalog has its own `information_schema`, with PostgreSQL's type names.
     options.catalog.information_schema = false;
-    for function in functions::all() {
+    for function in functions::all().into_iter().chain(connect_functions::all()) {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
     }
     state
@@ -64,30 +79,72 @@ pub(crate) fn add_namespaces(catalog: &MemoryCatalogProvider) {
     }
 }
 
-/// Plans a statement with these parameters.
+/// A statement of a PostgreSQL client: its parameters, the settings of the session, and the names of
+/// its columns once it is planned.
+#[derive(Clone, Default)]
+pub(crate) struct PostgresQuery {
+    pub(crate) parameters: Vec<ScalarValue>,
+    pub(crate) settings: ClientSettings,
+    names: Arc<OnceLock<Vec<OutputName>>>,
+}
+
+impl PostgresQuery {
+    pub(crate) fn new(parameters: Vec<ScalarValue>, settings: ClientSettings) -> Self {
+        Self { parameters, settings, names: Arc::default() }
+    }
+
+    /// The schema of a result with the names that PostgreSQL gives the columns.
+    pub(crate) fn named(&self, schema: &SchemaRef) -> SchemaRef {
+        self.names.get().map_or_else(|| Arc::clone(schema), |names| renamed(schema, names))
+    }
+}
+
+/// Plans a statement with its parameters.
 pub(crate) async fn plan(
     state: &SessionState,
     sql: &str,
-    parameters: &[ScalarValue],
+    query: &PostgresQuery,
 ) -> Result<LogicalPlan, DataFusionError> {
-    let plan = open_plan(state, sql).await?;
-    if parameters.is_empty() { Ok(plan) } else { plan.with_param_values(parameters.to_vec()) }
+    let mut statement = parse(state, sql)?;
+    if let Statement::Statement(statement) = &statement
+        && let Some(names) = column_names::output_names(statement)
+    {
+        let _ = query.names.set(names);
+    }
+    rewrite_all(&mut statement, &query.settings)?;
+    let plan = state.statement_to_plan(statement).await?;
+    let parameters = &query.parameters;
+    if parameters.is_empty() { Ok(plan) } else { plan.with_param_values(parameters.clone()) }
 }
 
-async fn open_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan, DataFusionError> {
+fn parse(state: &SessionState, sql: &str) -> Result<Statement, DataFusionError> {
     check_query(sql)?;
-    let mut statement = state.sql_to_statement(sql, &Dialect::PostgreSQL)?;
+    let statement = state.sql_to_statement(sql, &Dialect::PostgreSQL)?;
     check_relations(&statement)?;
-    match &mut statement {
-        Statement::Statement(statement) => rewrite::rewrite(statement),
+    Ok(statement)
+}
+
+fn rewrite_all(
+    statement: &mut Statement,
+    settings: &ClientSettings,
+) -> Result<(), DataFusionError> {
+    match statement {
+        Statement::Statement(statement) => rewrite_one(statement, settings),
         Statement::Explain(explain) => {
             if let Statement::Statement(statement) = &mut *explain.statement {
-                rewrite::rewrite(statement);
+                rewrite_one(statement, settings);
             }
         }
         _ => {}
     }
-    state.statement_to_plan(statement).await
+    weir_semantics::rewrite(statement)
+}
+
+fn rewrite_one(statement: &mut ast::Statement, settings: &ClientSettings) {
+    column_names::resolve(statement);
+    array_literals::rewrite(statement);
+    catalog_casts::rewrite(statement, settings);
+    rewrite::rewrite(statement);
 }
 
 /// Describes a statement; `known` are the parameter types that the client declared.
@@ -95,58 +152,39 @@ pub(crate) async fn describe(
     state: &SessionState,
     sql: &str,
     known: &[Option<DataType>],
+    settings: &ClientSettings,
 ) -> Result<Described, DataFusionError> {
-    let plan = open_plan(state, sql).await?;
-    let (found, cast) = (plan.get_parameter_types()?, cast_types(&plan)?);
-    let count = found
-        .keys()
-        .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
-        .max()
-        .unwrap_or(0);
-    let parameters: Vec<DataType> = (1..=count)
-        .map(|at| {
-            let name = format!("${at}");
-            let inferred = [&found, &cast].into_iter().find_map(|types| types.get(&name)?.clone());
-            let known = known.get(at - 1).cloned().flatten();
-            known.or(inferred).filter(|kind| *kind != DataType::Null).unwrap_or(DataType::Utf8)
-        })
-        .collect();
-    let nulls = parameters.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
+    let mut statement = parse(state, sql)?;
+    let (mut uses, mut names) = (ParameterUses::default(), None);
+    if let Statement::Statement(statement) = &mut statement {
+        uses = ParameterUses::of(statement);
+        names = column_names::output_names(statement);
+        parameters::compare_items(statement);
+    }
+    rewrite_all(&mut statement, settings)?;
+    let plan = state.statement_to_plan(statement).await?;
+    let found = plan.get_parameter_types()?;
+    let numbers = found.keys().filter_map(|name| name.trim_start_matches('$').parse().ok());
+    let count = numbers.max().unwrap_or(0).max(uses.count);
+    let mut nulls = Vec::new();
+    let mut parameters = Vec::new();
+    for number in 1..=count {
+        let inferred = found.get(&format!("${number}")).and_then(Option::as_ref);
+        let kind = known.get(number - 1).cloned().flatten();
+        let kind = kind.unwrap_or_else(|| uses.type_of(number, inferred));
+        // This plan compares the items of a list.
+        let null = match &kind {
+            DataType::List(item) if uses.is_list(number) => item.data_type(),
+            kind => kind,
+        };
+        nulls.push(ScalarValue::try_from(null)?);
+        parameters.push(kind);
+    }
     let plan = if nulls.is_empty() { plan } else { plan.with_param_values(nulls)? };
-    Ok(Described { parameters, schema: Arc::clone(plan.schema().inner()) })
-}
-
-/// Types of parameters that the statement casts, such as `bigint` for `$1::bigint`, as PostgreSQL
-/// infers them: a driver may refuse to send a number for a text parameter. `None` for a parameter
-/// with casts to different types.
-fn cast_types(plan: &LogicalPlan) -> Result<HashMap<String, Option<DataType>>, DataFusionError> {
-    let mut types: HashMap<String, Option<DataType>> = HashMap::new();
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expression| {
-            expression.apply(|part| {
-                if let Some((name, kind)) = cast_parameter(part) {
-                    let known = types.entry(name.clone()).or_insert_with(|| Some(kind.clone()));
-                    if known.as_ref() != Some(kind) {
-                        *known = None;
-                    }
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(types)
-}
-
-/// Name and type of a parameter that this expression casts to a type that clients can send in text
-/// and in binary.
-fn cast_parameter(expression: &Expr) -> Option<(&String, &DataType)> {
-    let Expr::Cast(cast) = expression else { return None };
-    let Expr::Placeholder(parameter) = &*cast.expr else { return None };
-    let kind = cast.field.data_type();
-    let is_sendable = kind.is_signed_integer()
-        || kind.is_floating()
-        || matches!(kind, DataType::Boolean | DataType::Date32 | DataType::Timestamp(..));
-    is_sendable.then_some((&parameter.id, kind))
+    let schema = plan.schema().inner();
+    let schema = names.map_or_else(|| Arc::clone(schema), |names| renamed(schema, &names));
+    let oids = (1..=count).map(|number| uses.cast_oid(number)).collect();
+    Ok(Described { parameters, oids, schema })
 }
 
 /// Converts parameters, each an array of one value.
@@ -156,3 +194,6 @@ pub(crate) fn values(parameters: &[ArrayRef]) -> Result<Vec<ScalarValue>, StoreE
         StoreError::new(ErrorKind::BadQuery, format!("cannot use a parameter: {error}"))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,33 +8,33 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArguments, Ident, JoinOperator, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
+    TableWithJoins, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::catalog::{is_catalog, is_empty};
+use super::catalog::is_catalog;
 use super::functions::{NAME_OF_CLASS, OID_OF_CLASS};
+use super::stand_in::{AGGREGATES, EmptyTables, NO_ROWS};
 
 /// Rewrites a statement in place.
 pub(super) fn rewrite(statement: &mut Statement) {
-    let _ = statement.visit(&mut Rewriter);
+    let _ = statement.visit(&mut Rewriter::default());
 }
 
-struct Rewriter;
-
-const AGGREGATES: [&str; 8] =
-    ["count", "max", "min", "sum", "bool_or", "bool_and", "array_agg", "string_agg"];
-/// Condition of a `select` that was replaced by an empty one.
-const NO_ROWS: &str = "WHERE false";
+#[derive(Default)]
+struct Rewriter {
+    empty: EmptyTables,
+}
 
 impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if empty_out(&mut query.body) {
+        self.empty.note(query);
+        if empty_out(&self.empty, &mut query.body) {
             (query.order_by, query.limit_clause) = (None, None);
         }
         ControlFlow::Continue(())
@@ -63,16 +63,14 @@ impl VisitorMut for Rewriter {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             // Grafana queries the schemas of the search path this way.
-            Expr::InSubquery { subquery, expr: inner, negated }
-                if subquery.to_string().contains("current_setting('search_path')") =>
-            {
+            Expr::InSubquery { subquery, expr: inner, negated } if is_search_path(subquery) => {
                 let not = if *negated { "NOT " } else { "" };
                 let sql = format!("{inner} {not}IN ('public')");
                 replace(expr, sql);
             }
             Expr::Function(function) if is_array_of(function) => {
                 if let FunctionArguments::Subquery(subquery) = &function.args {
-                    let sql = array_of(subquery);
+                    let sql = array_of(&self.empty, subquery);
                     replace(expr, sql);
                 }
             }
@@ -180,6 +178,11 @@ fn is_number(value: &Value) -> bool {
     matches!(value, Value::Number(..))
 }
 
+/// Whether a subquery takes the search path apart, as Grafana does.
+fn is_search_path(subquery: &Query) -> bool {
+    subquery.to_string().to_lowercase().contains("generate_series(array_lower(string_to_array(")
+}
+
 /// Whether a function is `array(select …)`.
 fn is_array_of(function: &Function) -> bool {
     parts(&function.name) == ["array"]
@@ -187,10 +190,10 @@ fn is_array_of(function: &Function) -> bool {
 
 /// An empty array for a subquery without rows, else the rows aggregated to an array. Arrays in the
 /// catalog have no items.
-fn array_of(subquery: &Query) -> String {
+fn array_of(empty: &EmptyTables, subquery: &Query) -> String {
     let mut subquery = subquery.clone();
     let is_of_array = subquery.to_string().to_lowercase().contains(" from pg_catalog.unnest(");
-    if is_of_array || empty_out(&mut subquery.body) {
+    if is_of_array || empty_out(empty, &mut subquery.body) {
         return "make_array()".into();
     }
     if let SetExpr::Select(select) = &mut *subquery.body
@@ -204,67 +207,20 @@ fn array_of(subquery: &Query) -> String {
 }
 
 /// Replaces a query that cannot return rows by an empty one; returns whether it did.
-fn empty_out(body: &mut SetExpr) -> bool {
+fn empty_out(empty: &EmptyTables, body: &mut SetExpr) -> bool {
     match body {
         SetExpr::Select(select) => {
-            let Some(sql) = without_rows(select) else { return false };
+            let Some(sql) = empty.stand_in(select) else { return false };
             let Some(new) = query(&sql) else { return false };
             *body = *new.body;
             true
         }
         SetExpr::SetOperation { left, right, .. } => {
             // Evaluate both sides: each may have to be rewritten.
-            let (left, right) = (empty_out(left), empty_out(right));
+            let (left, right) = (empty_out(empty, left), empty_out(empty, right));
             left && right
         }
         _ => false,
-    }
-}
-
-fn without_rows(select: &Select) -> Option<String> {
-    let is_empty = select.from.iter().any(joins_nothing);
-    let names: Option<Vec<String>> = select.projection.iter().map(name_of).collect();
-    let names = names.filter(|_| is_empty)?;
-    let is_one_row = select.projection.iter().all(|item| match item {
-        SelectItem::UnnamedExpr(Expr::Function(function))
-        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. } => {
-            parts(&function.name).last().is_some_and(|name| AGGREGATES.contains(&name.as_str()))
-        }
-        _ => false,
-    });
-    let items = names.iter().enumerate().map(|(at, name)| {
-        let name = if names[..at].contains(name) { format!("{name}{at}") } else { name.clone() };
-        let value = if is_one_row && name == "count" { "0" } else { "CAST(NULL AS TEXT)" };
-        format!("{value} AS \"{}\"", name.replace('"', "\"\""))
-    });
-    let items = items.collect::<Vec<_>>().join(", ");
-    Some(if is_one_row { format!("SELECT {items}") } else { format!("SELECT {items} {NO_ROWS}") })
-}
-
-/// Whether an always-empty relation is joined in a way that leaves no rows.
-fn joins_nothing(tables: &TableWithJoins) -> bool {
-    let inner = tables.joins.iter().filter(|join| is_inner(&join.join_operator));
-    let mut relations = inner.map(|join| &join.relation).chain([&tables.relation]);
-    relations.any(|relation| match relation {
-        TableFactor::Table { name, .. } => match parts(name).as_slice() {
-            [name] => is_empty(name),
-            [schema, name] => schema == "pg_catalog" && is_empty(name),
-            _ => false,
-        },
-        _ => false,
-    })
-}
-
-fn is_inner(operator: &JoinOperator) -> bool {
-    matches!(operator, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
-}
-
-/// Name of a column; `None` for `*`.
-fn name_of(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => Some(name_of_expr(expr)),
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
-        _ => None,
     }
 }
 

@@ -1,0 +1,39 @@
+//! PostgreSQL's SQL in the syntax of the engine, and PostgreSQL's texts: patterns of times, zones,
+//! intervals, regular expressions, `format`. Pure; instants and wall times are microseconds since
+//! 1970.
+//!
+//! Sources: PostgreSQL's manual, chapters 9.7 (pattern matching), 9.8 (formatting) and 9.9 (times),
+//! and the answers of PostgreSQL 15.
+
+mod column_substitution;
+mod format;
+mod fragments;
+mod interval;
+mod join_columns;
+mod known_wrong;
+mod lateral_columns;
+mod md5;
+mod refusal;
+mod regex;
+mod set_operations;
+mod subquery_syntax;
+mod syntax;
+mod table_syntax;
+mod time_field;
+mod time_pattern;
+mod time_reading;
+mod time_text;
+mod time_zone;
+
+pub use format::{format_text, quote_identifier, quote_literal};
+pub use interval::{IntervalParts, age};
+pub use known_wrong::{KNOWN_WRONG_SHAPES, KnownWrongShape};
+pub use md5::md5_text;
+pub use refusal::SyntaxRefusal;
+pub use regex::{rust_regex, similar_regex};
+pub use set_operations::DUPLICATE_NUMBER;
+pub use syntax::{rewrite_condition, rewrite_statement};
+pub use time_field::{time_field, wall_time_of};
+pub use time_reading::{TimeReading, read_time};
+pub use time_text::{ZoneText, interval_text, time_text};
+pub use time_zone::ZoneRule;

@@ -1,0 +1,425 @@
+//! Rewrites syntax that the engine lacks or reads differently, one expression at a time.
+
+use std::ops::ControlFlow;
+
+use crate::fragments::{arguments, call, literal, nested, number, text};
+use crate::known_wrong::refuse_syntax;
+use crate::refusal::{Result, SyntaxRefusal, refuse};
+use crate::regex::{rust_regex, similar_regex};
+use sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Query, Select, Statement, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+
+use crate::{join_columns, lateral_columns, set_operations, subquery_syntax, table_syntax};
+
+/// Rewrites a statement to one that means the same to the engine.
+///
+/// # Errors
+/// The statement has a shape that the engine would answer wrongly.
+pub fn rewrite_statement(statement: &mut Statement) -> std::result::Result<(), SyntaxRefusal> {
+    refuse_syntax(statement)?;
+    match statement.visit(&mut SyntaxRewriter) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Rewrites a condition on a row; one that cannot be read stays as it is.
+///
+/// # Errors
+/// The condition has a shape that the engine would answer wrongly.
+pub fn rewrite_condition(sql: &str) -> std::result::Result<String, SyntaxRefusal> {
+    let parsed = Parser::new(&GenericDialect {})
+        .try_with_sql(sql)
+        .and_then(|mut parser| parser.parse_expr());
+    let Ok(mut expr) = parsed else { return Ok(sql.to_owned()) };
+    let before = expr.to_string();
+    if let ControlFlow::Break(refusal) = expr.visit(&mut SyntaxRewriter) {
+        return Err(refusal);
+    }
+    let after = expr.to_string();
+    Ok(if before == after { sql.to_owned() } else { after })
+}
+
+struct SyntaxRewriter;
+
+impl VisitorMut for SyntaxRewriter {
+    type Break = SyntaxRefusal;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SyntaxRefusal> {
+        let done = table_syntax::fetch_to_limit(query)
+            .and_then(|()| set_operations::count_duplicates(&mut query.body))
+            .and_then(|()| lateral_columns::inline(query))
+            .and_then(|()| join_columns::merge(query));
+        flow(done)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
+        subquery_syntax::rewrite_projection(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SyntaxRefusal> {
+        table_syntax::rewrite(table);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
+        flow(subquery_syntax::rewrite(expr))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
+        flow(rewrite_expr(expr))
+    }
+}
+
+fn flow(done: Result<()>) -> ControlFlow<SyntaxRefusal> {
+    match done {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+fn rewrite_expr(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::SimilarTo { negated, expr: text, pattern, escape_char } => {
+            let op = if *negated {
+                BinaryOperator::PGRegexNotMatch
+            } else {
+                BinaryOperator::PGRegexMatch
+            };
+            let pattern = similar_pattern(pattern, escape_char.as_ref())?;
+            *expr = nested(Expr::BinaryOp { left: text.clone(), op, right: Box::new(pattern) });
+        }
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            if let Some(escape) = escape_char.take() {
+                **pattern = like_pattern(pattern, &escape)?;
+            }
+        }
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            *expr = call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]);
+        }
+        Expr::Substring {
+            expr: value, substring_from: Some(from), substring_for: None, ..
+        } if is_text(from) => {
+            let pattern = literal(from).unwrap_or_default();
+            *expr = matched(value, &regex(pattern)?);
+        }
+        Expr::BinaryOp { op, right, .. } if is_regex(op) => {
+            if let Some(pattern) = literal(right) {
+                **right = text(&regex(pattern)?);
+            }
+        }
+        Expr::Function(function) => {
+            rewrite_function(function)?.into_iter().for_each(|new| *expr = new)
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn is_regex(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch
+    )
+}
+
+/// A constant regular expression with PostgreSQL's meaning.
+///
+/// The optimizer turns literal text into `like`, where it forgets to escape backslashes: a pattern
+/// with one is put into brackets, which it leaves alone.
+fn regex(pattern: &str) -> Result<String> {
+    match rust_regex(pattern) {
+        Ok(regex) if has_backslash(&regex) => Ok(format!("({regex})")),
+        Ok(regex) => Ok(regex),
+        Err(why) => refuse!("cannot use the pattern `{pattern}`: {why}"),
+    }
+}
+
+/// Whether a pattern may match a backslash literally.
+fn has_backslash(regex: &str) -> bool {
+    let lower = regex.to_ascii_lowercase();
+    lower.contains("\\\\") || lower.contains("5c")
+}
+
+/// A constant replacement of `regexp_replace` for the engine, in which `$` begins a group.
+fn replacement(constant: &str) -> Result<String> {
+    let mut new = String::with_capacity(constant.len());
+    let mut chars = constant.chars();
+    while let Some(next) = chars.next() {
+        match next {
+            '$' => new.push_str("$$"),
+            '\\' => match chars.next() {
+                Some('&') => new.push_str("${0}"),
+                Some(digit @ '1'..='9') => new.extend(["${", &digit.to_string(), "}"]),
+                _ => {
+                    return refuse!("a backslash in the replacement `{constant}` is not supported");
+                }
+            },
+            other => new.push(other),
+        }
+    }
+    Ok(new)
+}
+
+/// Functions whose second argument is a pattern.
+const REGEX_FUNCTIONS: [&str; 5] =
+    ["regexp_like", "regexp_match", "regexp_replace", "regexp_count", "regexp_instr"];
+
+/// Gives a function's constant pattern and replacement PostgreSQL's meaning.
+fn rewrite_patterns(name: &str, function: &mut Function) -> Result<()> {
+    let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+    for (at, argument) in list.args.iter_mut().enumerate() {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else { continue };
+        let new = match (at, literal(expr)) {
+            (1, Some(pattern)) => regex(pattern)?,
+            (2, Some(constant)) if name == "regexp_replace" => replacement(constant)?,
+            _ => continue,
+        };
+        *expr = text(&new);
+    }
+    Ok(())
+}
+
+/// Functions under another name here.
+const NAMES: [(&str, &str); 7] = [
+    ("every", "bool_and"),
+    ("variance", "var_samp"),
+    ("transaction_timestamp", "now"),
+    ("statement_timestamp", "now"),
+    ("clock_timestamp", "now"),
+    ("ceiling", "ceil"),
+    ("sign", "signum"),
+];
+
+/// Arguments of `make_interval` by name.
+const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+
+fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
+    let [part] = function.name.0.as_slice() else { return Ok(None) };
+    let Some(name) = part.as_ident().map(|ident| ident.value.to_lowercase()) else {
+        return Ok(None);
+    };
+    if let Some((_, here)) = NAMES.iter().find(|(other, _)| *other == name) {
+        function.name = ObjectName::from(vec![Ident::new(*here)]);
+        return Ok(None);
+    }
+    if REGEX_FUNCTIONS.contains(&name.as_str()) {
+        rewrite_patterns(&name, function)?;
+        return Ok(None);
+    }
+    Ok(match (name.as_str(), arguments(function).as_slice()) {
+        ("regexp_substr", [value, pattern]) => Some(first_match(value, pattern)?),
+        ("age", [time]) => Some(call("age", vec![call("current_date", Vec::new()), time.clone()])),
+        ("date_trunc", [unit, time, zone]) => {
+            let local = call("timezone", vec![zone.clone(), time.clone()]);
+            let cut = call("date_trunc", vec![unit.clone(), local]);
+            Some(call("timezone", vec![zone.clone(), cut]))
+        }
+        ("localtimestamp", _) => Some(call("local_time", vec![call("now", Vec::new())])),
+        ("make_interval", _) => Some(interval_call(function)?),
+        _ => None,
+    })
+}
+
+/// Text of the first match of a constant pattern.
+fn first_match(value: &Expr, pattern: &Expr) -> Result<Expr> {
+    match literal(pattern) {
+        Some(pattern) => Ok(matched(value, &format!("({})", regex(pattern)?))),
+        None => refuse!("the pattern of regexp_substr has to be a constant"),
+    }
+}
+
+/// First group of a match, or the whole match of a pattern without groups.
+fn matched(value: &Expr, regex: &str) -> Expr {
+    let groups = call("regexp_match", vec![value.clone(), text(regex)]);
+    call("array_element", vec![groups, number(1)])
+}
+
+/// `make_interval` with all its arguments in order.
+fn interval_call(function: &Function) -> Result<Expr> {
+    let mut parts = vec![number(0); INTERVAL_PARTS.len()];
+    let FunctionArguments::List(list) = &function.args else {
+        return Ok(call("make_interval", parts));
+    };
+    for (at, argument) in list.args.iter().enumerate() {
+        let (at, value) = match argument {
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => (
+                INTERVAL_PARTS.iter().position(|part| name.value.eq_ignore_ascii_case(part)),
+                value,
+            ),
+            FunctionArg::ExprNamed { name, arg: FunctionArgExpr::Expr(value), .. } => {
+                let name = name.to_string();
+                (INTERVAL_PARTS.iter().position(|part| name.eq_ignore_ascii_case(part)), value)
+            }
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (Some(at), value),
+            _ => (None, &parts[0]),
+        };
+        let value = value.clone();
+        match at.and_then(|at| parts.get_mut(at)) {
+            Some(part) => *part = value,
+            None => return refuse!("make_interval has no such argument: {argument}"),
+        }
+    }
+    Ok(call("make_interval", parts))
+}
+
+/// A constant pattern as a regular expression, another one as a call.
+fn similar_pattern(pattern: &Expr, escape: Option<&ValueWithSpan>) -> Result<Expr> {
+    let escape = match escape.map(|escape| &escape.value) {
+        None => Some('\\'),
+        Some(value) => one_char(value)?,
+    };
+    if let Some(pattern) = literal(pattern) {
+        return match similar_regex(pattern, escape) {
+            Ok(regex) => Ok(text(&regex)),
+            Err(why) => refuse!("cannot use the pattern `{pattern}`: {why}"),
+        };
+    }
+    let escape = escape.map(String::from).unwrap_or_default();
+    Ok(call("similar_to_escape", vec![pattern.clone(), text(&escape)]))
+}
+
+/// The pattern of `like … escape …` with backslashes as escapes.
+fn like_pattern(pattern: &Expr, escape: &ValueWithSpan) -> Result<Expr> {
+    let escape = one_char(&escape.value)?;
+    if escape == Some('\\') {
+        return Ok(pattern.clone());
+    }
+    let Some(pattern) = literal(pattern) else {
+        return refuse!("the pattern of `like … escape …` has to be a constant");
+    };
+    let mut new = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(next) = chars.next() {
+        if Some(next) == escape {
+            match chars.next() {
+                Some(escaped) => new.extend(['\\', escaped]),
+                None => return refuse!("the pattern `{pattern}` ends with its escape character"),
+            }
+        } else {
+            new.extend((next == '\\').then_some('\\'));
+            new.push(next);
+        }
+    }
+    Ok(text(&new))
+}
+
+fn one_char(value: &Value) -> Result<Option<char>> {
+    let text = match value {
+        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text,
+        other => return refuse!("{other} is no escape character"),
+    };
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (first, None) => Ok(first),
+        _ => refuse!("the escape `{text}` has more than one character"),
+    }
+}
+
+fn is_text(expr: &Expr) -> bool {
+    literal(expr).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(sql: &str) -> String {
+        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
+        match rewrite_statement(&mut statements[0]) {
+            Ok(()) => statements[0].to_string(),
+            Err(refusal) => refusal.to_string(),
+        }
+    }
+
+    fn condition(sql: &str) -> String {
+        rewrite_condition(sql).unwrap_or_else(|refusal| refusal.to_string())
+    }
+
+    /// Also apache/datafusion#22263, #19076 and #13291.
+    #[test]
+    fn patterns_have_the_meaning_of_postgresql() {
+        for (sql, expected) in [
+            (r"b ~ 'C:\\temp'", r"b ~ '(C:\\temp)'"),
+            ("b ~ 'a.b'", "b ~ '(?s)a.b'"),
+            ("b !~* 'plain'", "b !~* 'plain'"),
+            ("b similar to 'a%_'", "(b ~ '(?s)^(?:a.*.)$')"),
+            ("b not similar to 'a#_' escape '#'", r"(b !~ '(?s)^(?:a\_)$')"),
+            ("b similar to p", "(b ~ similar_to_escape(p, '\\'))"),
+            ("b like 'a/_b' escape '/'", r"b LIKE 'a\_b'"),
+            (r"b like 'a\b' escape ''", r"b LIKE 'a\\b'"),
+            ("substring(b from 'o(.)b')", "array_element(regexp_match(b, '(?s)o(.)b'), 1)"),
+            (r"regexp_replace(b, 'x', '\1$')", "regexp_replace(b, 'x', '${1}$$')"),
+        ] {
+            assert_eq!(condition(sql), expected, "{sql}");
+        }
+        assert!(condition(r"b ~ '(a)\1'").contains("back references are not supported"));
+        assert!(condition("b like p escape '/'").contains("has to be a constant"));
+    }
+
+    /// Also apache/datafusion#25258.
+    #[test]
+    fn comparisons_with_subqueries_name_their_column() {
+        for (sql, expected) in [
+            ("x = any (select x from t)", "x IN (SELECT x FROM t)"),
+            ("x <> all (select x from t)", "x NOT IN (SELECT x FROM t)"),
+            ("x > all (select x from t)", "x > ALL((SELECT x AS compared_value FROM t))"),
+            ("(a, b) = (1, 2)", "((a = 1) AND (b = 2))"),
+            ("(a, b) <= (1, 2)", "((a < 1) OR ((a = 1) AND (b <= 2)))"),
+            ("(a, b) in ((1, 2))", "((a = 1) AND (b = 2))"),
+        ] {
+            let brackets = ['(', ')'];
+            assert_eq!(
+                condition(sql).replace(brackets, ""),
+                expected.replace(brackets, ""),
+                "{sql}"
+            );
+        }
+        assert!(condition("(a, b) not in (select 1, 2)").contains("not exists"));
+    }
+
+    /// Also apache/datafusion#22881.
+    #[test]
+    fn merged_columns_of_outer_joins_take_both_sides() {
+        let sql = "select x, b.y from a full join b using (x) where x > 1 order by x";
+        let merged = r#"coalesce(a."x", b."x")"#;
+        let found = rewritten(sql);
+        assert!(found.contains(r#"ON (a."x" = b."x")"#), "{found}");
+        assert!(found.contains(&format!("WHERE ({merged}) > 1")), "{found}");
+        assert!(found.contains(&format!(r#"({merged}) AS "x""#)), "{found}");
+        let inner = "SELECT x FROM a LEFT JOIN b USING(x)";
+        assert_eq!(rewritten(inner), inner);
+        let unknown = rewritten("select * from a natural full join b");
+        assert!(unknown.contains("are not known here"), "{unknown}");
+    }
+
+    /// Also apache/datafusion#12955 and #12956.
+    #[test]
+    fn set_operations_with_all_number_equal_rows() {
+        let found = rewritten("select x from a except all select x from b");
+        assert!(found.contains("EXCEPT SELECT *, duplicate_number()"), "{found}");
+        let other = "SELECT x FROM a EXCEPT SELECT x FROM b";
+        assert_eq!(rewritten(other), other);
+    }
+
+    /// Also apache/datafusion#13563.
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for sql in [
+            "select * from a tablesample system (10)",
+            "select * from (select * from a tablesample bernoulli (1)) b",
+            "select x from a order by x fetch first 1 row with ties",
+        ] {
+            assert!(rewritten(sql).contains("not supported"), "{sql}");
+        }
+        assert_eq!(rewritten("select x from a fetch first 2 rows only"), "SELECT x FROM a LIMIT 2");
+    }
+}

@@ -1,0 +1,118 @@
+//! Rewrites sources of rows: numbered and generated rows, and `fetch first`.
+
+use crate::refusal::{Result, refuse};
+use sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, Query, TableAlias, TableAliasColumnDef,
+    TableFactor,
+};
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+
+use crate::fragments::{call, number, text};
+
+/// Parses a query that is built here.
+pub(crate) fn parse_query(sql: &str) -> Result<Box<Query>> {
+    match Parser::new(&GenericDialect {})
+        .try_with_sql(sql)
+        .and_then(|mut parser| parser.parse_query())
+    {
+        Ok(query) => Ok(query),
+        Err(error) => refuse!("cannot rewrite this query: {error}"),
+    }
+}
+
+/// Rewrites one source of rows.
+pub(crate) fn rewrite(table: &mut TableFactor) {
+    match table {
+        TableFactor::UNNEST { alias: Some(alias), array_exprs, with_ordinality: true, .. } => {
+            let [array] = array_exprs.as_slice() else { return };
+            if let Some(new) = numbered(array.clone(), alias) {
+                *table = new;
+            }
+        }
+        TableFactor::Table {
+            name, alias: Some(alias), args: Some(args), with_ordinality, ..
+        } => {
+            let name = name.to_string().to_lowercase();
+            if *with_ordinality {
+                let array = call(&name, plain_arguments(&args.args));
+                if let Some(new) = numbered(array, alias).filter(|_| name == "generate_series") {
+                    *table = new;
+                }
+            } else {
+                name_column(&name, alias);
+            }
+        }
+        TableFactor::Function { name, alias: Some(alias), .. } => {
+            name_column(&name.to_string().to_lowercase(), alias);
+        }
+        _ => {}
+    }
+}
+
+/// Names the column of a series like the series, so that `from generate_series(1, 3) g` has `g`.
+fn name_column(function: &str, alias: &mut TableAlias) {
+    if function == "generate_series" && alias.columns.is_empty() {
+        alias.columns.push(column(alias.name.clone()));
+    }
+}
+
+fn column(name: Ident) -> TableAliasColumnDef {
+    TableAliasColumnDef { name, data_type: None }
+}
+
+fn plain_arguments(arguments: &[FunctionArg]) -> Vec<Expr> {
+    let plain = arguments.iter().filter_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    plain.collect()
+}
+
+/// Items of an array beside their numbers; two unnested lists of one length are joined by place.
+fn numbered(array: Expr, alias: &TableAlias) -> Option<TableFactor> {
+    let mut query = parse_query("select 1 as value, 2 as ordinality").ok()?;
+    let select = match &mut *query.body {
+        sqlparser::ast::SetExpr::Select(select) => select,
+        _ => return None,
+    };
+    let length = call("coalesce", vec![call("cardinality", vec![array.clone()]), number(0)]);
+    let length = call("arrow_cast", vec![length, text("Int64")]);
+    let numbers = call("generate_series", vec![number(1), length]);
+    for (item, list) in select.projection.iter_mut().zip([array, numbers]) {
+        if let sqlparser::ast::SelectItem::ExprWithAlias { expr, .. } = item {
+            *expr = call("unnest", vec![list]);
+        }
+    }
+    let mut alias = alias.clone();
+    if alias.columns.is_empty() {
+        alias.columns.push(column(alias.name.clone()));
+    }
+    if alias.columns.len() == 1 {
+        alias.columns.push(column(Ident::new("ordinality")));
+    }
+    Some(TableFactor::Derived { lateral: false, subquery: query, alias: Some(alias), sample: None })
+}
+
+/// `fetch first n rows only` as a limit.
+pub(crate) fn fetch_to_limit(query: &mut Query) -> Result<()> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    if fetch.with_ties || fetch.percent {
+        return refuse!(
+            "`fetch … with ties` and `percent` are not supported: use rank() in a subquery"
+        );
+    }
+    let quantity = fetch.quantity.unwrap_or_else(|| number(1));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(quantity),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(quantity),
+        Some(_) => return refuse!("a query has either a limit or `fetch first`"),
+    }
+    Ok(())
+}

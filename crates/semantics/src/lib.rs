@@ -1,0 +1,63 @@
+//! PostgreSQL's meaning of SQL, where the engine has another one or none.
+//!
+//! Recorded answers of PostgreSQL test it, beside `weir-sql`, which runs queries.
+//!
+//! Three steps change a query: [`rewrite`] its syntax, before names are resolved; [`typed`] its
+//! expressions, once their types are known; and the analyzer rules whole plans, for what depends on
+//! keys of groups, sorts and joins. What none of them can mend is refused.
+
+mod clock_functions;
+mod duplicate_rows;
+mod interval_aggregate;
+mod interval_functions;
+mod interval_keys;
+mod ordered_set;
+mod refused_plans;
+mod row_function;
+mod text_functions;
+mod typed;
+mod typed_times;
+
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::sql::parser::Statement;
+use weir_dialect::rewrite_statement;
+
+/// Rewrites a statement to one that means the same to the engine.
+///
+/// # Errors
+/// `Plan`: a shape that the engine would answer wrongly.
+pub fn rewrite(statement: &mut Statement) -> Result<(), DataFusionError> {
+    match statement {
+        Statement::Statement(statement) => rewrite_statement(statement)
+            .map_err(|refusal| DataFusionError::Plan(refusal.to_string())),
+        Statement::Explain(explain) => rewrite(&mut explain.statement),
+        _ => Ok(()),
+    }
+}
+
+/// Adds functions, rewrites and analyzer rules to a session.
+///
+/// # Errors
+/// The registry of the session takes no functions.
+pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
+    let functions = [
+        clock_functions::all(),
+        interval_functions::all(),
+        text_functions::all(),
+        vec![duplicate_rows::duplicate_number()],
+    ];
+    for function in functions.into_iter().flatten() {
+        state.register_udf(Arc::new(function))?;
+    }
+    for function in ordered_set::all().into_iter().chain(interval_aggregate::all()) {
+        state.register_udaf(Arc::new(function))?;
+    }
+    state.register_function_rewrite(Arc::new(typed::TypedRewrite))?;
+    state.add_analyzer_rule(Arc::new(refused_plans::RefuseKnownWrong));
+    state.add_analyzer_rule(Arc::new(duplicate_rows::NumberDuplicates));
+    state.add_analyzer_rule(Arc::new(interval_keys::IntervalKeys));
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Plans that the engine answers wrongly, and that are refused for it.
+//!
+//! Syntax alone does not show them: a subquery is correlated by its names. When the engine is
+//! upgraded, try each shape again.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::expr::{NullTreatment, WindowFunction};
+use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use weir_dialect::KnownWrongShape;
+
+const CORRELATED_AGGREGATE: KnownWrongShape = KnownWrongShape {
+    shape: "an aggregate without `group by` in a correlated subquery of `exists` or `in`",
+    reason: "a row without matches would be lost: compare a scalar subquery instead",
+    upstream: "apache/datafusion#24960",
+};
+
+const CORRELATED_GROUPING_SETS: KnownWrongShape = KnownWrongShape {
+    shape: "`rollup`, `cube` or grouping sets in a correlated subquery",
+    reason: "the grand total would be lost: join with the grouped rows instead",
+    upstream: "apache/datafusion#25519",
+};
+
+const DISTANT_NEIGHBOUR: KnownWrongShape = KnownWrongShape {
+    shape: "`lead` or `lag` with `ignore nulls` over more than one row",
+    reason: "rows behind a gap would be missed: filter the NULLs out in a subquery",
+    upstream: "apache/datafusion#25471",
+};
+
+/// Refuses these shapes.
+#[derive(Debug)]
+pub(crate) struct RefuseKnownWrong;
+
+impl AnalyzerRule for RefuseKnownWrong {
+    fn name(&self) -> &'static str {
+        "refuse_known_wrong"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|part| match wrong_shape(part) {
+                    Some(shape) => Err(DataFusionError::Plan(shape.refusal_text())),
+                    None => Ok(TreeNodeRecursion::Continue),
+                })
+            })
+        })?;
+        Ok(plan)
+    }
+}
+
+fn wrong_shape(expr: &Expr) -> Option<&'static KnownWrongShape> {
+    match expr {
+        Expr::Exists(exists) => correlated(&exists.subquery, true),
+        Expr::InSubquery(list) => correlated(&list.subquery, true),
+        Expr::SetComparison(comparison) => correlated(&comparison.subquery, true),
+        Expr::ScalarSubquery(subquery) => correlated(subquery, false),
+        Expr::WindowFunction(call) if is_distant(call) => Some(&DISTANT_NEIGHBOUR),
+        _ => None,
+    }
+}
+
+/// Shape of a correlated subquery.
+fn correlated(subquery: &Subquery, is_set: bool) -> Option<&'static KnownWrongShape> {
+    if subquery.outer_ref_columns.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    let walk = subquery.subquery.apply(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            match aggregate.group_expr.as_slice() {
+                [] if is_set => found = Some(&CORRELATED_AGGREGATE),
+                [Expr::GroupingSet(_)] => found = Some(&CORRELATED_GROUPING_SETS),
+                _ => {}
+            }
+        }
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walk.ok().and(found)
+}
+
+/// Whether a neighbour beyond the next row is taken, without NULLs.
+fn is_distant(call: &WindowFunction) -> bool {
+    let is_neighbour = ["lead", "lag"].contains(&call.fun.name());
+    let ignores_nulls = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
+    let is_next = match call.params.args.get(1) {
+        None => true,
+        Some(Expr::Literal(offset, _)) => *offset == ScalarValue::Int64(Some(1)),
+        Some(_) => false,
+    };
+    is_neighbour && ignores_nulls && !is_next
+}

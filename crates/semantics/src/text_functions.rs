@@ -1,0 +1,303 @@
+//! Functions of texts and numbers that the engine lacks.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{ArrayRef, Float64Array};
+use arrow_schema::{DataType, Field};
+use datafusion::common::{Result, exec_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::scalar::ScalarValue;
+use regex::Regex;
+use weir_dialect::{
+    format_text, md5_text, quote_identifier, quote_literal, rust_regex, similar_regex,
+};
+
+use crate::row_function::{RowFunction, float_of, functions, integer_of, text_of, text_type};
+
+/// All functions.
+pub(crate) fn all() -> Vec<ScalarUDF> {
+    let mut all = functions(of_texts());
+    all.extend(functions(of_numbers()));
+    all.push(round_half_even());
+    all
+}
+
+/// Functions with texts and patterns.
+fn of_texts() -> Vec<RowFunction> {
+    vec![
+        RowFunction { name: "md5", arity: 1..=1, result: text_type, run: md5, takes_null: false },
+        RowFunction {
+            name: "format",
+            arity: 1..=64,
+            result: text_type,
+            run: format,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "quote_ident",
+            arity: 1..=1,
+            result: text_type,
+            run: identifier,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "quote_literal",
+            arity: 1..=1,
+            result: text_type,
+            run: quoted,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "quote_nullable",
+            arity: 1..=1,
+            result: text_type,
+            run: quoted,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "pg_typeof",
+            arity: 1..=1,
+            result: text_type,
+            run: type_name,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "similar_to_escape",
+            arity: 2..=2,
+            result: text_type,
+            run: similar,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "regexp_split_to_array",
+            arity: 2..=2,
+            result: texts_type,
+            run: split,
+            takes_null: false,
+        },
+    ]
+}
+
+/// Functions with numbers.
+fn of_numbers() -> Vec<RowFunction> {
+    vec![
+        RowFunction {
+            name: "width_bucket",
+            arity: 4..=4,
+            result: integer_type,
+            run: bucket,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "div",
+            arity: 2..=2,
+            result: long_type,
+            run: quotient,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "num_nulls",
+            arity: 1..=64,
+            result: long_type,
+            run: nulls,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "num_nonnulls",
+            arity: 1..=64,
+            result: long_type,
+            run: non_nulls,
+            takes_null: true,
+        },
+    ]
+}
+
+fn integer_type(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Int32)
+}
+
+fn long_type(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Int64)
+}
+
+fn texts_type(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))))
+}
+
+/// Rounds floats as PostgreSQL does: a half to the even neighbour.
+fn round_half_even() -> ScalarUDF {
+    let run = |args: &[ColumnarValue]| {
+        let [value] = args else { return exec_err!("this rounds one value") };
+        let array = value.to_array(1)?;
+        let rounded: Float64Array = array.as_primitive::<Float64Type>().unary(f64::round_ties_even);
+        let rounded: ArrayRef = Arc::new(rounded);
+        Ok(match value {
+            ColumnarValue::Scalar(_) => ScalarValue::try_from_array(&rounded, 0)?.into(),
+            ColumnarValue::Array(_) => ColumnarValue::Array(rounded),
+        })
+    };
+    let types = vec![DataType::Float64];
+    create_udf("round_half_even", types, DataType::Float64, Volatility::Immutable, Arc::new(run))
+}
+
+fn utf8(text: String) -> ScalarValue {
+    ScalarValue::Utf8(Some(text))
+}
+
+fn first_text(args: &[ScalarValue]) -> Option<String> {
+    args.first().and_then(text_of)
+}
+
+fn md5(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    Ok(utf8(md5_text(first_text(args).unwrap_or_default().as_bytes())))
+}
+
+fn identifier(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    Ok(utf8(quote_identifier(&first_text(args).unwrap_or_default())))
+}
+
+fn quoted(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    Ok(utf8(first_text(args).map_or_else(|| "NULL".into(), |text| quote_literal(&text))))
+}
+
+fn format(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let Some((template, rest)) = args.split_first() else {
+        return exec_err!("format takes a template");
+    };
+    let Some(template) = text_of(template) else { return Ok(ScalarValue::Utf8(None)) };
+    let rest: Vec<Option<String>> = rest.iter().map(text_of).collect();
+    match format_text(&template, &rest) {
+        Ok(text) => Ok(utf8(text)),
+        Err(why) => exec_err!("{why}"),
+    }
+}
+
+fn similar(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let pattern = first_text(args).unwrap_or_default();
+    let escape = args.get(1).and_then(text_of).and_then(|escape| escape.chars().next());
+    match similar_regex(&pattern, escape) {
+        Ok(regex) => Ok(utf8(regex)),
+        Err(why) => exec_err!("cannot use the pattern `{pattern}`: {why}"),
+    }
+}
+
+thread_local! {
+    /// Pattern and regular expression of the last row: nearly always that of the next.
+    static LAST_REGEX: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
+}
+
+fn compiled(pattern: &str) -> Result<Regex> {
+    let known = LAST_REGEX.with_borrow(|last| {
+        last.as_ref().filter(|(text, _)| text == pattern).map(|(_, regex)| regex.clone())
+    });
+    if let Some(regex) = known {
+        return Ok(regex);
+    }
+    let translated = match rust_regex(pattern) {
+        Ok(translated) => translated,
+        Err(why) => return exec_err!("cannot use the pattern `{pattern}`: {why}"),
+    };
+    match Regex::new(&translated) {
+        Ok(regex) => {
+            LAST_REGEX.set(Some((pattern.to_owned(), regex.clone())));
+            Ok(regex)
+        }
+        Err(error) => exec_err!("cannot use the pattern `{pattern}`: {error}"),
+    }
+}
+
+/// Parts between the matches; a match without characters splits only between two characters.
+fn split(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let texts: Vec<String> = args.iter().filter_map(text_of).collect();
+    let [text, pattern] = texts.as_slice() else {
+        return exec_err!("this takes a text and a pattern");
+    };
+    let (mut parts, mut from) = (Vec::new(), 0);
+    for found in compiled(pattern)?.find_iter(text) {
+        if found.is_empty() && (found.start() == from || found.end() == text.len()) {
+            continue;
+        }
+        parts.push(ScalarValue::from(&text[from..found.start()]));
+        from = found.end();
+    }
+    parts.push(ScalarValue::from(&text[from..]));
+    Ok(ScalarValue::List(ScalarValue::new_list(&parts, &DataType::Utf8, true)))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "between 0 and the number of buckets")]
+fn bucket(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let numbers: Vec<f64> = args.iter().filter_map(float_of).collect();
+    let [value, low, high, count] = numbers.as_slice() else {
+        return exec_err!("width_bucket takes four numbers");
+    };
+    if *count < 1.0 || low == high || !low.is_finite() || !high.is_finite() || value.is_nan() {
+        return exec_err!("width_bucket takes two different finite bounds and at least one bucket");
+    }
+    let share = (value - low) / (high - low);
+    let bucket = if share < 0.0 {
+        0.0
+    } else if share >= 1.0 {
+        count + 1.0
+    } else {
+        (share * count).floor() + 1.0
+    };
+    Ok(ScalarValue::Int32(Some(bucket as i32)))
+}
+
+fn quotient(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let numbers: Vec<i64> = args.iter().filter_map(integer_of).collect();
+    match numbers.as_slice() {
+        [_, 0] => exec_err!("division by zero"),
+        [value, by] => Ok(ScalarValue::Int64(value.checked_div(*by))),
+        _ => exec_err!("div takes two numbers"),
+    }
+}
+
+fn count_of(count: usize) -> ScalarValue {
+    ScalarValue::Int64(i64::try_from(count).ok())
+}
+
+fn nulls(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    Ok(count_of(args.iter().filter(|arg| arg.is_null()).count()))
+}
+
+fn non_nulls(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    Ok(count_of(args.iter().filter(|arg| !arg.is_null()).count()))
+}
+
+fn type_name(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let kind = args.first().map_or(DataType::Null, ScalarValue::data_type);
+    Ok(utf8(name_of_type(&kind)))
+}
+
+/// PostgreSQL's name of a type.
+fn name_of_type(kind: &DataType) -> String {
+    match kind {
+        DataType::Boolean => "boolean",
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => "smallint",
+        DataType::Int32 | DataType::UInt16 => "integer",
+        DataType::Int64 | DataType::UInt32 => "bigint",
+        DataType::UInt64 | DataType::Decimal128(..) | DataType::Decimal256(..) => "numeric",
+        DataType::Float16 | DataType::Float32 => "real",
+        DataType::Float64 => "double precision",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
+            "text"
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytea",
+        DataType::Date32 | DataType::Date64 => "date",
+        DataType::Time32(_) | DataType::Time64(_) => "time without time zone",
+        DataType::Timestamp(_, None) => "timestamp without time zone",
+        DataType::Timestamp(_, Some(_)) => "timestamp with time zone",
+        DataType::Interval(_) | DataType::Duration(_) => "interval",
+        DataType::List(item) | DataType::LargeList(item) => {
+            return format!("{}[]", name_of_type(item.data_type()));
+        }
+        DataType::Null => "unknown",
+        _ => "record",
+    }
+    .to_owned()
+}

@@ -1,0 +1,277 @@
+//! Rewrites expressions whose types are known: comparisons of intervals, sums of dates, casts.
+//!
+//! Each rewrite is one that may run twice: the result is no input of any of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use arrow_schema::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Case, InList, ScalarFunction, Sort, WindowFunction,
+};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF, WindowFunctionDefinition,
+};
+use datafusion::scalar::ScalarValue;
+
+use crate::interval_aggregate::in_place_of;
+use crate::interval_functions::{INTERVAL, WALL_TIME};
+use crate::{clock_functions, interval_functions, text_functions, typed_times};
+
+/// The rewrites.
+#[derive(Debug)]
+pub(crate) struct TypedRewrite;
+
+impl FunctionRewrite for TypedRewrite {
+    fn name(&self) -> &'static str {
+        "postgres_types"
+    }
+
+    fn rewrite(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+        options: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::BinaryExpr(binary) => Ok(rewrite_binary(binary, schema)),
+            Expr::Between(between) => Ok(rewrite_between(between, schema)),
+            Expr::InList(list) => Ok(rewrite_list(list, schema)),
+            Expr::Case(case) => Ok(rewrite_case(case, schema)),
+            Expr::Cast(cast) => typed_times::rewrite_cast(cast, schema, options),
+            Expr::ScalarFunction(call) => typed_times::rewrite_call(call, schema, options),
+            Expr::AggregateFunction(call) => Ok(rewrite_aggregate(call, schema)),
+            Expr::WindowFunction(call) => Ok(rewrite_window(call, schema)),
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// Functions by name.
+static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    let all = [clock_functions::all(), interval_functions::all(), text_functions::all()];
+    all.into_iter()
+        .flatten()
+        .map(|function| (function.name().to_owned(), Arc::new(function)))
+        .collect()
+});
+
+/// A call of one of this module's functions.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let func = Arc::clone(FUNCTIONS.get(name).expect("rewrites call functions of this table"));
+    Expr::ScalarFunction(ScalarFunction { func, args })
+}
+
+/// Type of an expression; `None` if it has none yet.
+pub(crate) fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    expr.get_type(schema).ok()
+}
+
+pub(crate) fn cast(expr: Expr, kind: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), kind))
+}
+
+/// What an expression is in sums and comparisons of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeRole {
+    Interval,
+    /// Difference of two times.
+    Difference,
+    Date,
+    Integer,
+    Number,
+    Text,
+    Other,
+}
+
+pub(crate) fn role(expr: &Expr, schema: &DFSchema) -> TimeRole {
+    match type_of(expr, schema) {
+        Some(DataType::Interval(_)) => TimeRole::Interval,
+        Some(DataType::Duration(_)) => TimeRole::Difference,
+        Some(DataType::Date32) => TimeRole::Date,
+        Some(kind) if kind.is_integer() => TimeRole::Integer,
+        Some(kind) if kind.is_numeric() => TimeRole::Number,
+        Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => TimeRole::Text,
+        _ => TimeRole::Other,
+    }
+}
+
+/// Whether any of the expressions is an interval: differences alone are compared rightly.
+fn has_interval<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> bool {
+    exprs.into_iter().any(|expr| role(expr, schema) == TimeRole::Interval)
+}
+
+/// Length of an interval, a difference or a text that says one.
+pub(crate) fn length(expr: Expr) -> Expr {
+    if matches!(&expr, Expr::Literal(value, _) if value.is_null()) {
+        return expr;
+    }
+    call("interval_length", vec![expr])
+}
+
+fn rewrite_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+    let roles = (role(&binary.left, schema), role(&binary.right, schema));
+    let BinaryExpr { left, op, right } = binary;
+    let is_comparison = op.supports_propagation()
+        || matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom | Operator::NotEq);
+    let new = match (op, roles) {
+        (_, (TimeRole::Interval, _) | (_, TimeRole::Interval)) if is_comparison => {
+            binary_expr(length(*left), op, length(*right))
+        }
+        (
+            Operator::Plus | Operator::Minus,
+            (TimeRole::Date, TimeRole::Interval | TimeRole::Difference),
+        ) => binary_expr(cast(*left, WALL_TIME), op, *right),
+        (Operator::Plus, (TimeRole::Interval | TimeRole::Difference, TimeRole::Date)) => {
+            binary_expr(*left, op, cast(*right, WALL_TIME))
+        }
+        (Operator::Minus, (TimeRole::Date, TimeRole::Date)) => {
+            binary_expr(days(*left), op, days(*right))
+        }
+        (Operator::Plus | Operator::Minus, (TimeRole::Date, TimeRole::Integer)) => {
+            date_of(binary_expr(days(*left), op, cast(*right, DataType::Int32)))
+        }
+        (Operator::Plus, (TimeRole::Integer, TimeRole::Date)) => {
+            date_of(binary_expr(cast(*left, DataType::Int32), op, days(*right)))
+        }
+        (Operator::Plus | Operator::Minus, (TimeRole::Interval, TimeRole::Difference)) => {
+            binary_expr(*left, op, call("interval_of", vec![*right]))
+        }
+        (Operator::Plus | Operator::Minus, (TimeRole::Difference, TimeRole::Interval)) => {
+            binary_expr(call("interval_of", vec![*left]), op, *right)
+        }
+        (
+            Operator::Multiply,
+            (TimeRole::Interval | TimeRole::Difference, TimeRole::Integer | TimeRole::Number),
+        ) => call("interval_times", vec![*left, cast(*right, DataType::Float64)]),
+        (
+            Operator::Multiply,
+            (TimeRole::Integer | TimeRole::Number, TimeRole::Interval | TimeRole::Difference),
+        ) => call("interval_times", vec![*right, cast(*left, DataType::Float64)]),
+        (
+            Operator::Divide,
+            (TimeRole::Interval | TimeRole::Difference, TimeRole::Integer | TimeRole::Number),
+        ) => {
+            let one = Expr::Literal(ScalarValue::Float64(Some(1.0)), None);
+            let factor = binary_expr(one, Operator::Divide, cast(*right, DataType::Float64));
+            call("interval_times", vec![*left, factor])
+        }
+        _ => return Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+    };
+    Transformed::yes(new)
+}
+
+fn binary_expr(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
+}
+
+/// Days of a date since 1970.
+fn days(date: Expr) -> Expr {
+    cast(date, DataType::Int32)
+}
+
+fn date_of(days: Expr) -> Expr {
+    cast(days, DataType::Date32)
+}
+
+fn rewrite_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
+    if !has_interval([&*between.expr, &*between.low, &*between.high], schema) {
+        return Transformed::no(Expr::Between(between));
+    }
+    Transformed::yes(Expr::Between(Between {
+        expr: Box::new(length(*between.expr)),
+        low: Box::new(length(*between.low)),
+        high: Box::new(length(*between.high)),
+        negated: between.negated,
+    }))
+}
+
+fn rewrite_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    if !has_interval(list.list.iter().chain([&*list.expr]), schema) {
+        return Transformed::no(Expr::InList(list));
+    }
+    Transformed::yes(Expr::InList(InList {
+        expr: Box::new(length(*list.expr)),
+        list: list.list.into_iter().map(length).collect(),
+        negated: list.negated,
+    }))
+}
+
+fn rewrite_case(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+    let operand = case.expr.take_if(|expr| role(expr, schema) == TimeRole::Interval);
+    let Some(operand) = operand else { return Transformed::no(Expr::Case(case)) };
+    case.expr = Some(Box::new(length(*operand)));
+    for (when, _) in &mut case.when_then_expr {
+        **when = length(std::mem::take(when));
+    }
+    Transformed::yes(Expr::Case(case))
+}
+
+/// Orders by the length of intervals; returns whether any key is one.
+pub(crate) fn order_by_length(keys: &mut [Sort], schema: &DFSchema) -> bool {
+    let mut is_changed = false;
+    for key in keys {
+        if role(&key.expr, schema) == TimeRole::Interval {
+            key.expr = length(std::mem::take(&mut key.expr));
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let mut is_changed = order_by_length(&mut call.params.order_by, schema);
+    if has_interval(call.params.args.first(), schema) {
+        if let Some(function) = in_place_of(call.func.name()) {
+            call.func = Arc::new(function);
+            is_changed = true;
+        } else if call.func.name() == "count" && call.params.distinct {
+            call.params.args = call.params.args.into_iter().map(length).collect();
+            is_changed = true;
+        }
+    }
+    if is_changed {
+        Transformed::yes(Expr::AggregateFunction(call))
+    } else {
+        Transformed::no(Expr::AggregateFunction(call))
+    }
+}
+
+fn rewrite_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {
+    let mut is_changed = order_by_length(&mut call.params.order_by, schema);
+    for key in &mut call.params.partition_by {
+        if role(key, schema) == TimeRole::Interval {
+            *key = length(std::mem::take(key));
+            is_changed = true;
+        }
+    }
+    if has_interval(call.params.args.first(), schema)
+        && let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
+        && let Some(function) = in_place_of(function.name())
+    {
+        call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(function));
+        is_changed = true;
+    }
+    if is_changed {
+        Transformed::yes(Expr::WindowFunction(call))
+    } else {
+        Transformed::no(Expr::WindowFunction(call))
+    }
+}
+
+/// Length of the values of an interval's column, for a key of a group or a join.
+pub(crate) fn is_interval(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(_))
+}
+
+/// An interval, also from a difference.
+pub(crate) fn as_interval(expr: Expr, schema: &DFSchema) -> Expr {
+    match type_of(&expr, schema) {
+        Some(kind) if kind == INTERVAL => expr,
+        _ => call("interval_of", vec![expr]),
+    }
+}

@@ -1,0 +1,244 @@
+//! Rewrites casts and calls of functions over times and numbers.
+
+use arrow_schema::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Cast, Expr};
+use datafusion::scalar::ScalarValue;
+
+use crate::clock_functions::is_instant;
+use crate::interval_functions::{WALL_TIME, instant_type};
+use crate::typed::{TimeRole, as_interval, call, cast, length, role, type_of};
+
+/// Casts that round in PostgreSQL and cut here, and texts of intervals.
+pub(crate) fn rewrite_cast(
+    cast_expr: Cast,
+    schema: &DFSchema,
+    options: &ConfigOptions,
+) -> Result<Transformed<Expr>> {
+    let Cast { expr, field } = cast_expr;
+    let (from, to) = (type_of(&expr, schema), field.data_type());
+    let new = match (&from, to) {
+        (Some(DataType::Interval(_) | DataType::Duration(_)), to) if is_text(to) => {
+            call("interval_text", vec![*expr])
+        }
+        (Some(DataType::Float16 | DataType::Float32 | DataType::Float64), to)
+            if to.is_integer() && !is_whole(&expr) =>
+        {
+            rounded(*expr)
+        }
+        (Some(kind), to) if is_instant(kind) && is_local(to) && !is_utc(options) => {
+            call("local_time", vec![*expr])
+        }
+        _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
+    };
+    Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(new), field })))
+}
+
+fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Dates and wall times depend on the zone.
+fn is_local(kind: &DataType) -> bool {
+    matches!(kind, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None))
+}
+
+/// Whether the session's zone is UTC.
+fn is_utc(options: &ConfigOptions) -> bool {
+    let zone = options.execution.time_zone.as_deref().unwrap_or("UTC");
+    ["+00:00", "utc", "etc/utc", "gmt", "+00"].iter().any(|name| zone.eq_ignore_ascii_case(name))
+}
+
+/// Functions with whole numbers as results.
+const WHOLE: [&str; 6] = ["round", "floor", "ceil", "trunc", "round_half_even", "date_part"];
+
+fn is_whole(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            WHOLE.contains(&call.name()) && (call.args.len() == 1 || call.name() == "date_part")
+        }
+        _ => false,
+    }
+}
+
+/// A float rounded as PostgreSQL does; a literal is a decimal there, whose half is rounded up.
+fn rounded(expr: Expr) -> Expr {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(Some(value)), metadata) => {
+            Expr::Literal(ScalarValue::Float64(Some(value.round())), metadata)
+        }
+        Expr::Literal(..) => expr,
+        other => call("round_half_even", vec![cast(other, DataType::Float64)]),
+    }
+}
+
+/// Calls that mean something else in PostgreSQL for these types.
+pub(crate) fn rewrite_call(
+    function: ScalarFunction,
+    schema: &DFSchema,
+    options: &ConfigOptions,
+) -> Result<Transformed<Expr>> {
+    let new = match function.name() {
+        "date_part" => date_part(&function.args, schema, options),
+        "date_trunc" => date_trunc(&function, schema, options),
+        "to_char" => to_char(&function.args, schema),
+        "to_timestamp" => to_timestamp(&function, schema),
+        "to_date" => by_pattern("read_date", &function.args, schema),
+        "round" => round(&function.args, schema),
+        "nullif" => nullif(&function.args, schema),
+        "greatest" | "least" => extreme(&function, schema),
+        _ => None,
+    };
+    Ok(new.map_or_else(|| Transformed::no(Expr::ScalarFunction(function)), Transformed::yes))
+}
+
+fn constant_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// Fields that the engine cuts, counts differently or lacks.
+const OWN_FIELDS: [&str; 27] = [
+    "second",
+    "seconds",
+    "sec",
+    "s",
+    "millisecond",
+    "milliseconds",
+    "ms",
+    "msec",
+    "microsecond",
+    "microseconds",
+    "us",
+    "usec",
+    "century",
+    "centuries",
+    "decade",
+    "decades",
+    "millennium",
+    "millenniums",
+    "millennia",
+    "julian",
+    "isodow",
+    "dow",
+    "timezone",
+    "timezone_hour",
+    "timezone_minute",
+    "isoyear",
+    "doy",
+];
+
+fn date_part(args: &[Expr], schema: &DFSchema, options: &ConfigOptions) -> Option<Expr> {
+    let [field, value] = args else { return None };
+    let name = constant_text(field)?.to_ascii_lowercase();
+    let kind = type_of(value, schema)?;
+    match kind {
+        DataType::Interval(_) | DataType::Duration(_) => {
+            Some(call("interval_field", vec![field.clone(), value.clone()]))
+        }
+        DataType::Timestamp(..) | DataType::Date32 => {
+            let is_own = OWN_FIELDS.contains(&name.as_str());
+            let is_shifted = is_instant(&kind) && !is_utc(options) && name != "epoch";
+            (is_own || is_shifted).then(|| call("clock_field", vec![field.clone(), value.clone()]))
+        }
+        _ => None,
+    }
+}
+
+fn date_trunc(
+    function: &ScalarFunction,
+    schema: &DFSchema,
+    options: &ConfigOptions,
+) -> Option<Expr> {
+    let [unit, value] = function.args.as_slice() else { return None };
+    let kind = type_of(value, schema)?;
+    match kind {
+        DataType::Interval(_) | DataType::Duration(_) => {
+            Some(call("interval_trunc", vec![unit.clone(), value.clone()]))
+        }
+        _ if is_instant(&kind) && !is_utc(options) => {
+            let zone = options.execution.time_zone.clone()?;
+            let zone = Expr::Literal(ScalarValue::Utf8(Some(zone)), None);
+            let local = call("local_time", vec![value.clone()]);
+            let args = vec![unit.clone(), local];
+            let cut = Expr::ScalarFunction(ScalarFunction { func: function.func.clone(), args });
+            Some(call("timezone", vec![zone, cut]))
+        }
+        _ => None,
+    }
+}
+
+/// Patterns with `%` are the engine's own.
+fn to_char(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let [value, pattern] = args else { return None };
+    if constant_text(pattern).is_some_and(|pattern| pattern.contains('%')) {
+        return None;
+    }
+    match type_of(value, schema)? {
+        DataType::Timestamp(..)
+        | DataType::Date32
+        | DataType::Interval(_)
+        | DataType::Duration(_) => Some(call("time_to_char", vec![value.clone(), pattern.clone()])),
+        _ => None,
+    }
+}
+
+fn by_pattern(function: &str, args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let [value, pattern] = args else { return None };
+    let has_percent = constant_text(pattern).is_none_or(|pattern| pattern.contains('%'));
+    let is_text_or_null =
+        type_of(value, schema).is_some_and(|kind| is_text(&kind) || kind.is_null());
+    (is_text_or_null && !has_percent).then(|| call(function, vec![value.clone(), pattern.clone()]))
+}
+
+/// Seconds since 1970 are an instant.
+fn to_timestamp(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
+    let [value] = function.args.as_slice() else {
+        return by_pattern("read_timestamp", &function.args, schema);
+    };
+    let is_number = matches!(role(value, schema), TimeRole::Integer | TimeRole::Number);
+    is_number.then(|| {
+        let micros = Expr::BinaryExpr(datafusion::logical_expr::BinaryExpr {
+            left: Box::new(cast(value.clone(), DataType::Float64)),
+            op: datafusion::logical_expr::Operator::Multiply,
+            right: Box::new(Expr::Literal(ScalarValue::Float64(Some(1e6)), None)),
+        });
+        let micros = cast(call("round_half_even", vec![micros]), DataType::Int64);
+        cast(cast(micros, WALL_TIME), instant_type())
+    })
+}
+
+/// A float that is no literal is rounded to the even neighbour.
+fn round(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let [value] = args else { return None };
+    let is_float = matches!(type_of(value, schema)?, DataType::Float64 | DataType::Float32);
+    let is_literal = matches!(value, Expr::Literal(..) | Expr::Negative(_));
+    (is_float && !is_literal)
+        .then(|| call("round_half_even", vec![cast(value.clone(), DataType::Float64)]))
+}
+
+fn nullif(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let [value, other] = args else { return None };
+    if role(value, schema) != TimeRole::Interval && role(other, schema) != TimeRole::Interval {
+        return None;
+    }
+    let is_equal = length(value.clone()).eq(length(other.clone()));
+    let otherwise = Some(Box::new(as_interval(value.clone(), schema)));
+    let null = Expr::Literal(ScalarValue::IntervalMonthDayNano(None), None);
+    Some(Expr::Case(datafusion::logical_expr::expr::Case {
+        expr: None,
+        when_then_expr: vec![(Box::new(is_equal), Box::new(null))],
+        else_expr: otherwise,
+    }))
+}
+
+fn extreme(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
+    let has_interval = function.args.iter().any(|arg| role(arg, schema) == TimeRole::Interval);
+    let name = if function.name() == "least" { "interval_least" } else { "interval_greatest" };
+    has_interval.then(|| call(name, function.args.clone()))
+}

@@ -1,0 +1,245 @@
+//! Answers of PostgreSQL 15, recorded in `answers/*.tsv`, and those of weir.
+//!
+//! A line has the SQL, PostgreSQL's answer and a mark: `refused` for what weir refuses, `wrong` for
+//! an answer that is known to differ and waits for its repair. Columns of an answer are separated by
+//! ` | `, rows by ` ; `; `∅` is NULL, `ERR` an error. Another wrong answer fails the test, and so
+//! does a mark that is no longer true.
+//!
+//! `WEIR_ANSWERS_FROM=port` records the answers again with `psql` from a server on this host whose
+//! time zone is UTC and whose collation is C (`initdb --locale=C.UTF-8`); `WEIR_ANSWERS_MARK=1` sets
+//! the marks.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::IntervalMonthDayNanoType;
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::cast;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use tokio::runtime::Runtime;
+use weir_datafile::Snapshot;
+use weir_dialect::{IntervalParts, time_text};
+use weir_sql::{EngineOptions, Query, QueryEngine};
+use weir_tables::{FixedClock, Micros};
+
+/// 2026-11-20T12:00:00Z.
+const NOON: Micros = Micros(1_795_176_000_000_000);
+const NULL: &str = "∅";
+const ERROR: &str = "ERR";
+
+/// One recorded answer.
+struct RecordedAnswer {
+    sql: String,
+    answer: String,
+    /// What is known of weir's answer.
+    mark: AnswerState,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/answers"))
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "tsv")).collect();
+    files.sort();
+    files
+}
+
+fn recorded(path: &PathBuf) -> Vec<RecordedAnswer> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut fields = line.split('\t').map(str::to_owned);
+        let (sql, answer) = (fields.next().unwrap(), fields.next().unwrap_or_default());
+        RecordedAnswer { sql, answer, mark: AnswerState::of_mark(fields.next().as_deref()) }
+    });
+    lines.collect()
+}
+
+fn write(path: &PathBuf, answers: &[RecordedAnswer]) {
+    let lines = answers.iter().map(|one| {
+        let mark = one.mark.mark();
+        format!("{}\t{}{mark}\n", one.sql, one.answer)
+    });
+    std::fs::write(path, lines.collect::<String>()).unwrap();
+}
+
+fn engine() -> QueryEngine {
+    let clock = Arc::new(FixedClock::new(NOON));
+    QueryEngine::new(&EngineOptions { query_threads: 2, ..EngineOptions::new(clock) }, None, None)
+        .unwrap()
+}
+
+async fn ask(engine: &QueryEngine, query: Query) -> Result<String, String> {
+    let stream = engine.stream(Snapshot::new(), query).await.map_err(|error| error.to_string())?;
+    let result = stream.collect().await.map_err(|error| error.to_string())?;
+    let mut rows = Vec::new();
+    for batch in &result.batches {
+        for row in 0..batch.num_rows() {
+            let cells = batch.columns().iter().map(|column| cell(column, row));
+            rows.push(cells.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    Ok(rows.join(" ; "))
+}
+
+/// A value as PostgreSQL writes it.
+fn cell(column: &ArrayRef, row: usize) -> String {
+    if column.is_null(row) || column.data_type() == &DataType::Null {
+        return NULL.into();
+    }
+    match column.data_type() {
+        DataType::Boolean => if column.as_boolean().value(row) { "t" } else { "f" }.into(),
+        DataType::Timestamp(_, zone) => {
+            let kind = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+            let micros = cast(&cast(column, &kind).unwrap(), &DataType::Int64).unwrap();
+            let micros = micros.as_primitive::<arrow_array::types::Int64Type>().value(row);
+            let text = time_text(micros, None, "YYYY-MM-DD HH24:MI:SS.US").unwrap();
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        DataType::Interval(_) => interval(column, row),
+        DataType::Duration(_) => {
+            let kind = DataType::Duration(TimeUnit::Microsecond);
+            let micros = cast(&cast(column, &kind).unwrap(), &DataType::Int64).unwrap();
+            let micros = micros.as_primitive::<arrow_array::types::Int64Type>().value(row);
+            IntervalParts::of_micros(micros).text()
+        }
+        DataType::List(_) => list(&column.as_list::<i32>().value(row)),
+        DataType::FixedSizeList(..) => list(&column.as_fixed_size_list().value(row)),
+        _ => {
+            let options = FormatOptions::default();
+            ArrayFormatter::try_new(column, &options).unwrap().value(row).to_string()
+        }
+    }
+}
+
+fn interval(column: &ArrayRef, row: usize) -> String {
+    let column = cast(column, &DataType::Interval(IntervalUnit::MonthDayNano)).unwrap();
+    let value = column.as_primitive::<IntervalMonthDayNanoType>().value(row);
+    IntervalParts { months: value.months, days: value.days, micros: value.nanoseconds / 1000 }
+        .text()
+}
+
+fn list(items: &ArrayRef) -> String {
+    let items =
+        (0..items.len()).map(|at| if items.is_null(at) { "NULL".into() } else { cell(items, at) });
+    format!("{{{}}}", items.collect::<Vec<_>>().join(","))
+}
+
+/// Whether two answers are the same: numbers by value, times without their offset.
+fn is_same(right: &str, found: &str) -> bool {
+    let (right, found): (Vec<_>, Vec<_>) =
+        (right.split(" ; ").collect(), found.split(" ; ").collect());
+    right.len() == found.len()
+        && right.iter().zip(&found).all(|(right, found)| {
+            let (right, found): (Vec<_>, Vec<_>) =
+                (right.split(" | ").collect(), found.split(" | ").collect());
+            right.len() == found.len()
+                && right.iter().zip(&found).all(|(right, found)| is_same_cell(right, found))
+        })
+}
+
+fn is_same_cell(right: &str, found: &str) -> bool {
+    let plain = right.strip_suffix("+00").unwrap_or(right);
+    if right == found || plain == found {
+        return true;
+    }
+    match (right.parse::<f64>(), found.parse::<f64>()) {
+        (Ok(right), Ok(found)) => (right - found).abs() <= right.abs() * 1e-14 || right == found,
+        _ => false,
+    }
+}
+
+fn record(port: &str) {
+    for path in files() {
+        let mut answers = recorded(&path);
+        for one in &mut answers {
+            let output = Command::new("psql")
+                .args(["-XqAt", "-h", "127.0.0.1", "-U", "weir", "-d", "postgres", "-p", port])
+                .args(["-F", " | ", "-R", " ; ", "-P", "null=∅", "-c", &one.sql])
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            one.answer = if output.status.success() {
+                text.trim_end_matches('\n').replace('\n', "\\n")
+            } else {
+                ERROR.to_owned()
+            };
+        }
+        write(&path, &answers);
+    }
+}
+
+/// How an answer of weir compares with the recorded one.
+#[derive(Clone, Copy, PartialEq)]
+enum AnswerState {
+    Right,
+    Refused,
+    Wrong,
+}
+
+impl AnswerState {
+    fn of_mark(mark: Option<&str>) -> Self {
+        match mark {
+            Some("refused") => Self::Refused,
+            Some("wrong") => Self::Wrong,
+            _ => Self::Right,
+        }
+    }
+
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Right => "",
+            Self::Refused => "\trefused",
+            Self::Wrong => "\twrong",
+        }
+    }
+}
+
+fn compare(one: &RecordedAnswer, found: &Result<String, String>) -> AnswerState {
+    match found {
+        Ok(found) if one.answer != ERROR && is_same(&one.answer, found) => AnswerState::Right,
+        Ok(_) => AnswerState::Wrong,
+        Err(_) if one.answer == ERROR => AnswerState::Right,
+        Err(_) => AnswerState::Refused,
+    }
+}
+
+#[test]
+fn answers_are_those_of_postgresql_or_errors() {
+    if let Ok(port) = std::env::var("WEIR_ANSWERS_FROM") {
+        record(&port);
+    }
+    let may_mark = std::env::var_os("WEIR_ANSWERS_MARK").is_some();
+    let (runtime, engine) = (Runtime::new().unwrap(), engine());
+    let (mut unexpected, mut count) = (Vec::new(), 0);
+    for path in files() {
+        let mut answers = recorded(&path);
+        for one in &mut answers {
+            let query = Query::new(&one.sql).parameters(&[]);
+            let found = runtime.block_on(ask(&engine, query));
+            let state = compare(one, &found);
+            if state != one.mark {
+                let text = format!("{}\n  right {}\n  weir  {found:?}", one.sql, one.answer);
+                if may_mark {
+                    println!("now{}: {text}", state.mark());
+                    one.mark = state;
+                } else {
+                    unexpected.push(text);
+                }
+            }
+            count += 1;
+        }
+        if may_mark {
+            write(&path, &answers);
+        }
+    }
+    assert!(count >= 400, "only {count} answers are recorded");
+    let text = unexpected.join("\n");
+    assert!(unexpected.is_empty(), "{} of {count} are not as marked:\n{text}", unexpected.len());
+}
