@@ -5,8 +5,8 @@ use std::fmt::Write;
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, TimestampMicrosecondType, UInt32Type,
+    Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, UInt32Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, DataType, Field};
 use weir_tables::Micros;
 
 use crate::types::{PgType, ScalarType};
-use crate::{json, numeric};
+use crate::{interval, json, numeric};
 
 /// Encoding of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +68,23 @@ impl ColumnEncoder {
         out.extend_from_slice(&[0; 4]);
         match format {
             Format::Text => {
-                let mut text = String::new();
-                self.text(&mut text, row);
+                let text = self.cell(row).unwrap_or_default();
                 out.extend_from_slice(text.as_bytes());
             }
             Format::Binary => self.binary(out, row),
         }
         let length = i32::try_from(out.len() - start - 4).unwrap_or(i32::MAX);
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    /// A cell as text; `None` for NULL.
+    pub(crate) fn cell(&self, row: usize) -> Option<String> {
+        if self.column.is_null(row) {
+            return None;
+        }
+        let mut text = String::new();
+        self.text(&mut text, row);
+        Some(text)
     }
 
     fn text(&self, out: &mut String, row: usize) {
@@ -95,9 +104,11 @@ impl ColumnEncoder {
             ScalarType::Int4 => put(out, column.as_primitive::<Int32Type>().value(row)),
             ScalarType::Int8 => put(out, column.as_primitive::<Int64Type>().value(row)),
             ScalarType::Oid => put(out, column.as_primitive::<UInt32Type>().value(row)),
-            ScalarType::Text | ScalarType::Json | ScalarType::Numeric => {
-                out.push_str(column.as_string::<i32>().value(row));
-            }
+            ScalarType::Text
+            | ScalarType::Json
+            | ScalarType::Jsonb
+            | ScalarType::Uuid
+            | ScalarType::Numeric => out.push_str(column.as_string::<i32>().value(row)),
             ScalarType::Float4 => {
                 let value = column.as_primitive::<Float32Type>().value(row);
                 float(out, f64::from(value), &value.to_string());
@@ -117,7 +128,12 @@ impl ColumnEncoder {
                 out.push_str("+00");
             }
             ScalarType::Interval => {
-                interval(out, column.as_primitive::<IntervalMonthDayNanoType>().value(row));
+                let value = column.as_primitive::<IntervalMonthDayNanoType>().value(row);
+                out.push_str(&interval::text(value));
+            }
+            ScalarType::Time => {
+                let text = instant(column.as_primitive::<Time64MicrosecondType>().value(row));
+                out.push_str(text.split(' ').nth(1).unwrap_or_default());
             }
         }
     }
@@ -135,8 +151,11 @@ impl ColumnEncoder {
             ScalarType::Int4 => put(&column.as_primitive::<Int32Type>().value(row).to_be_bytes()),
             ScalarType::Int8 => put(&column.as_primitive::<Int64Type>().value(row).to_be_bytes()),
             ScalarType::Oid => put(&column.as_primitive::<UInt32Type>().value(row).to_be_bytes()),
-            ScalarType::Text | ScalarType::Json => {
+            ScalarType::Text | ScalarType::Json | ScalarType::Jsonb | ScalarType::Uuid => {
                 put(column.as_string::<i32>().value(row).as_bytes())
+            }
+            ScalarType::Time => {
+                put(&column.as_primitive::<Time64MicrosecondType>().value(row).to_be_bytes());
             }
             ScalarType::Numeric => numeric::push(out, column.as_string::<i32>().value(row)),
             ScalarType::Float4 => {
@@ -257,26 +276,6 @@ fn float(out: &mut String, value: f64, plain: &str) {
         }
         _ if size != 0.0 && !(1e-5..1e15).contains(&size) => put(out, format_args!("{value:e}")),
         _ => out.push_str(plain),
-    }
-}
-
-/// Appends an interval such as `1 year 2 mons 3 days 04:05:06.5`.
-fn interval(out: &mut String, value: IntervalMonthDayNano) {
-    let (years, months) = (value.months / 12, value.months % 12);
-    for (count, unit) in [(years, "year"), (months, "mon"), (value.days, "day")] {
-        if count != 0 {
-            let end = if count == 1 { "" } else { "s" };
-            put(out, format_args!("{count} {unit}{end} "));
-        }
-    }
-    let micros = value.nanoseconds / 1000;
-    let sign = if micros < 0 { "-" } else { "" };
-    let (seconds, rest) = (micros.unsigned_abs() / 1_000_000, micros.unsigned_abs() % 1_000_000);
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    put(out, format_args!("{sign}{hours:02}:{minutes:02}:{:02}", seconds % 60));
-    if rest > 0 {
-        let rest = format!(".{rest:06}");
-        out.push_str(rest.trim_end_matches('0'));
     }
 }
 

@@ -1,14 +1,20 @@
 //! A server for PostgreSQL's protocol, version 3: psql, Grafana, drivers.
 //!
 //! Source: PostgreSQL's manual, chapter "Frontend/Backend Protocol". The [`QueryEngine`] runs
-//! statements; this crate has the connections, logins, types and formats. Everything is read-only,
-//! so transactions are accepted without effect: each query has its own snapshot.
+//! statements; this crate has the connections, logins, types and formats, and what a session keeps:
+//! settings, cursors, savepoints. Everything is read-only, and each query has its own snapshot.
 
+mod array_text;
 mod cancel;
+mod copy_out;
+mod copy_statement;
+mod cursor;
+mod cursor_statements;
 mod decode;
 mod encode;
 mod error;
 mod frame;
+mod interval;
 mod json;
 mod kept_bytes;
 mod listen;
@@ -17,12 +23,16 @@ mod prepared;
 mod rows;
 mod scram;
 mod session;
+mod session_changes;
 mod session_statements;
+mod set_config;
+mod setting_values;
 mod settings;
 mod split;
 mod starting;
 mod startup;
 mod tls;
+mod transaction;
 mod types;
 mod writer;
 
@@ -45,6 +55,8 @@ pub struct Caller {
     pub user: Arc<str>,
     /// Remote address.
     pub address: IpAddr,
+    /// All settings of its session: names and values.
+    pub settings: Arc<[(String, String)]>,
 }
 
 /// Parameters and result columns of a statement.
@@ -52,6 +64,9 @@ pub struct Caller {
 pub struct StatementDescription {
     /// Types of `$1`, `$2`, ….
     pub parameters: Vec<DataType>,
+    /// OIDs of the types to which the statement casts `$1`, `$2`, …, where it does. Arrow has no
+    /// type of its own for some of them.
+    pub oids: Vec<Option<u32>>,
     /// Names and types of the result's columns.
     pub schema: SchemaRef,
 }
@@ -70,6 +85,7 @@ pub trait QueryEngine: Send + Sync + 'static {
     /// Describes `sql`; `known` has the parameter types that the client declared.
     fn describe(
         &self,
+        caller: Caller,
         sql: Arc<str>,
         known: Vec<Option<DataType>>,
     ) -> BoxFuture<'static, Result<StatementDescription, PgError>>;

@@ -172,7 +172,7 @@ impl ConnectionHandler {
             out.shut().await;
             return Ok(());
         };
-        let caller = Caller { user: hello.user().into(), address };
+        let caller = Caller { user: hello.user().into(), address, settings: Arc::default() };
         let engine = Arc::clone(&self.engine);
         let cancellation = self.cancels.register();
         let kept = KeptBytes::new(&self.kept_bytes);

@@ -8,6 +8,10 @@
 //! ```
 
 const NEGATIVE: u16 = 0x4000;
+const NAN: u16 = 0xC000;
+/// Limit of a weight or scale that is read, in groups and digits: no decimal of the engine has as
+/// many.
+const PLACES_MAX: u16 = 400;
 
 /// Appends a decimal number such as `-12345.6`.
 pub(crate) fn push(out: &mut Vec<u8>, text: &str) {
@@ -39,6 +43,37 @@ pub(crate) fn push(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Reads a decimal number as text; `None` for bytes that are no finite number.
+pub(crate) fn read(bytes: &[u8]) -> Option<String> {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let words: Vec<u16> = words.iter().map(|pair| u16::from_be_bytes(*pair)).collect();
+    let [count, weight, sign, scale, groups @ ..] = words.as_slice() else { return None };
+    let weight = i16::from_be_bytes(weight.to_be_bytes());
+    let is_sane = rest.is_empty()
+        && groups.len() == usize::from(*count)
+        && groups.iter().all(|group| *group < 10_000)
+        && weight.unsigned_abs() <= PLACES_MAX
+        && *scale <= PLACES_MAX;
+    if *sign == NAN || !is_sane {
+        return if *sign == NAN && groups.is_empty() { Some("NaN".into()) } else { None };
+    }
+    let mut whole = String::new();
+    let mut fraction = String::new();
+    let places = (-i32::from(*scale) - 3) / 4;
+    for place in (places..=i32::from(weight).max(0)).rev() {
+        let at = usize::try_from(i32::from(weight) - place).ok();
+        let group = at.and_then(|at| groups.get(at)).copied().unwrap_or(0);
+        let part = if place >= 0 { &mut whole } else { &mut fraction };
+        part.push_str(&format!("{group:04}"));
+    }
+    fraction.truncate(usize::from(*scale));
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let sign = if *sign == NEGATIVE { "-" } else { "" };
+    let point = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{sign}{whole}{point}{fraction}"))
+}
+
 /// Parses up to four digits, padded with zeros on the right.
 fn group(digits: &[u8]) -> Option<i16> {
     let number: i16 = std::str::from_utf8(digits).ok()?.parse().ok()?;
@@ -47,7 +82,7 @@ fn group(digits: &[u8]) -> Option<i16> {
 
 #[cfg(test)]
 mod tests {
-    use super::push;
+    use super::{push, read};
 
     fn check(text: &str, expected: &[i16]) {
         let mut out = Vec::new();
@@ -55,6 +90,21 @@ mod tests {
         let words: Vec<i16> =
             out.chunks(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect();
         assert_eq!(words, expected, "{text}");
+        assert_eq!(read(&out).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn bytes_that_are_no_number_are_refused() {
+        assert_eq!(read(&[0, 0, 0, 0, 0xc0, 0, 0, 0]).as_deref(), Some("NaN"));
+        for wrong in [&[][..], &[0, 1, 0, 0, 0, 0, 0, 0], &[0, 0, 0x7f, 0xff, 0, 0, 0, 0], &[0; 9]]
+        {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+        arbtest::arbtest(|bytes| {
+            let wire: Vec<u8> = bytes.arbitrary()?;
+            let _ = read(&wire);
+            Ok(())
+        });
     }
 
     #[test]

@@ -8,13 +8,15 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 use tokio::io::AsyncWrite;
 
+use crate::copy_out::CopyOut;
+use crate::cursor::no_cursor;
 use crate::decode::parameter;
 use crate::encode::Format;
 use crate::error::PgError;
 use crate::frame::FieldReader;
 use crate::kept_bytes::KeptShare;
-use crate::rows::{RowSender, describe, kinds, text_column};
-use crate::session::{Session, no_statement};
+use crate::rows::{RowSender, describe, kinds, table_of_texts, text_column};
+use crate::session::{Session, StatementOutcome, no_statement};
 use crate::session_statements::{ExecuteStatement, Statement};
 use crate::types::PgType;
 
@@ -122,12 +124,24 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let sql: Arc<str> = sql.trim().trim_end_matches(';').into();
         let statement = Statement::of(&sql);
         let (mut expected, mut schema) = (Vec::new(), None);
+        let mut cast = Vec::new();
         match &statement {
-            Statement::Query(_) => {
+            Statement::Query(_) | Statement::Declare(_) => {
                 let known = sent.iter().map(|kind| kind.map(arrow_type)).collect();
-                let described = self.engine.describe(Arc::clone(&sql), known).await?;
-                expected = described.parameters;
-                schema = Some(described.schema);
+                let (query, has_rows) = match &statement {
+                    Statement::Declare(declaration) => (declaration.sql.as_str().into(), false),
+                    _ => (Arc::clone(&sql), true),
+                };
+                let described = self.engine.describe(self.caller.clone(), query, known).await?;
+                (expected, cast) = (described.parameters, described.oids);
+                schema = has_rows.then_some(described.schema);
+            }
+            Statement::Fetch(fetch) if !fetch.is_move => {
+                let cursor = self.cursors.get(&fetch.name).ok_or_else(|| no_cursor(&fetch.name))?;
+                schema = Some(SchemaRef::clone(cursor.schema()));
+            }
+            Statement::Show(name) if name.eq_ignore_ascii_case("all") => {
+                schema = Some(table_of_texts(["name", "setting", "description"], &[]).schema);
             }
             Statement::Show(name) => schema = Some(text_column(self.settings.get(name)?.0)),
             Statement::Execute(ExecuteStatement { name, .. }) => {
@@ -137,7 +151,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             _ => {}
         }
         let sent = expected.iter().enumerate().map(|(at, expected)| {
-            sent.get(at).copied().flatten().unwrap_or_else(|| PgType::from_arrow(expected))
+            let declared = sent.get(at).copied().flatten();
+            let cast = cast.get(at).copied().flatten().and_then(PgType::from_oid);
+            declared.or(cast).unwrap_or_else(|| PgType::from_arrow(expected))
         });
         let sent: Vec<PgType> = sent.collect();
         let oids = sent.iter().map(|kind| kind.oid()).collect();
@@ -156,7 +172,8 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             let nulls = types.iter().enumerate().map(|(at, kind)| format!("null::{kind} as p{at}"));
             let nulls: Vec<String> = nulls.collect();
             let sql = format!("select {}", nulls.join(", "));
-            let described = self.engine.describe(sql.into(), Vec::new()).await?;
+            let described =
+                self.engine.describe(self.caller.clone(), sql.into(), Vec::new()).await?;
             known = kinds(&described.schema).into_iter().map(Some).collect();
         }
         if self.prepared.contains_key(name) {
@@ -209,6 +226,8 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         prepared.check_count(values.len())?;
         if portal.is_empty() {
             self.portals.remove("");
+        } else if self.portals.contains_key(&portal) || self.cursors.contains_key(&portal) {
+            return Err(PgError::new("42P03", format!("portal `{portal}` already exists")));
         }
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
         let share = self.kept.take(bytes)?;
@@ -246,6 +265,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             });
             let columns = prepared.schema.as_ref().map_or(0, |schema| schema.fields().len());
             (prepared, vec![Format::Text; columns])
+        } else if let Some(cursor) = self.cursors.get(name) {
+            describe(&mut self.writer, cursor.schema(), &cursor.formats());
+            return Ok(());
         } else {
             let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
             (Arc::clone(&portal.prepared), portal.formats.clone())
@@ -263,6 +285,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             self.prepared.remove(name);
         } else {
             self.portals.remove(name);
+            self.cursors.remove(name);
         }
         self.writer.message(b'3', |_| {});
         Ok(())
@@ -276,8 +299,14 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let limit = fields.i32().ok().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
         // Remove the portal while it runs; a failed one is gone.
         let Some(mut portal) = self.portals.remove(&name) else { return Ok(Err(no_portal(&name))) };
-        if let Err(error) = self.start(&mut portal).await {
-            return Ok(Err(error));
+        match self.start(&mut portal).await {
+            Err(error) => return Ok(Err(error)),
+            Ok(None) => {}
+            Ok(Some(copy)) => {
+                if let Err(error) = copy.send(&mut self.writer).await? {
+                    return Ok(Err(error));
+                }
+            }
         }
         if let Some(rows) = &mut portal.rows {
             match rows.send(&mut self.writer, limit).await? {
@@ -292,27 +321,28 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         Ok(Ok(()))
     }
 
-    /// Runs a portal's statement at its first execution.
-    async fn start(&mut self, portal: &mut Portal) -> Result<(), PgError> {
+    /// Runs a portal's statement at its first execution. Returns the copy that is to be sent.
+    async fn start(&mut self, portal: &mut Portal) -> Result<Option<CopyOut>, PgError> {
         if portal.rows.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         if portal.is_done {
             self.writer.complete("SELECT 0");
-            return Ok(());
+            return Ok(None);
         }
         let prepared = Arc::clone(&portal.prepared);
         let parameters = portal.parameters.clone();
-        let rows = self.execute(&prepared.statement, &prepared.sql, parameters).await?;
-        portal.is_done = rows.is_none();
-        portal.rows = match rows {
-            Some(rows) => {
+        let outcome = self.execute(&prepared.statement, &prepared.sql, parameters).await?;
+        portal.is_done = !matches!(outcome, StatementOutcome::Rows(_));
+        match outcome {
+            StatementOutcome::Complete => Ok(None),
+            StatementOutcome::Copy(copy) => Ok(Some(copy)),
+            StatementOutcome::Rows(rows) => {
                 let described = prepared.schema.as_deref().map(kinds).unwrap_or_default();
-                Some(rows.with_columns(described, portal.formats.clone())?)
+                portal.rows = Some(rows.with_columns(described, portal.formats.clone())?);
+                Ok(None)
             }
-            None => None,
-        };
-        Ok(())
+        }
     }
 }
 

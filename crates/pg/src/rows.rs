@@ -85,7 +85,7 @@ impl RowSender {
             writer.flush_if_full().await?;
         }
         let tag = match self.tag {
-            "SELECT" => format!("SELECT {}", self.sent),
+            tag @ ("SELECT" | "FETCH") => format!("{tag} {}", self.sent),
             other => other.to_owned(),
         };
         writer.complete(&tag);
@@ -153,6 +153,18 @@ fn count(length: usize) -> [u8; 2] {
 /// Schema of a single text column.
 pub(crate) fn text_column(name: &str) -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(name, DataType::Utf8, true)]))
+}
+
+/// Result with columns of texts.
+pub(crate) fn table_of_texts<const N: usize>(
+    names: [&str; N],
+    rows: &[[String; N]],
+) -> QueryResult {
+    let fields = names.map(|name| Field::new(name, DataType::Utf8, true));
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let columns = (0..N).map(|at| texts(rows.iter().map(|row| row[at].as_str())));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect());
+    QueryResult { schema, batches: vec![batch.expect("columns of equal length")] }
 }
 
 /// Result with a single text.

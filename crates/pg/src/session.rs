@@ -13,41 +13,47 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
 use crate::cancel::CancelRegistration;
+use crate::copy_out::CopyOut;
+use crate::cursor::Cursor;
 use crate::error::PgError;
 use crate::frame::Frame;
 use crate::kept_bytes::KeptBytes;
 use crate::prepared::{Portal, PreparedStatement};
-use crate::rows::RowSender;
+use crate::rows::{RowSender, one_text, table_of_texts};
 use crate::session_statements::Statement;
 use crate::settings::{SessionSettings, Setting};
 use crate::startup::StartupMessage;
+use crate::transaction::{Transaction, TransactionState};
 use crate::writer::MessageWriter;
-use crate::{Caller, QueryEngine, QueryResult};
+use crate::{Caller, QueryEngine, QueryResult, set_config};
 
 /// Silence after which a session ends.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Number of messages to read ahead.
 const AHEAD: usize = 4;
 
-/// State of the transaction. It has no effect, but clients track it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TransactionState {
-    None,
-    Open,
-    Failed,
+/// What remains of a statement.
+pub(crate) enum StatementOutcome {
+    /// It is complete.
+    Complete,
+    Rows(RowSender),
+    Copy(CopyOut),
 }
 
 /// State of a connection.
 pub(crate) struct Session<W> {
     pub(crate) writer: MessageWriter<W>,
     pub(crate) engine: Arc<dyn QueryEngine>,
-    caller: Caller,
+    pub(crate) caller: Caller,
     cancellation: CancelRegistration,
     pub(crate) kept: KeptBytes,
     pub(crate) settings: SessionSettings,
     pub(crate) prepared: HashMap<String, Arc<PreparedStatement>>,
     pub(crate) portals: HashMap<String, Portal>,
-    transaction: TransactionState,
+    pub(crate) cursors: HashMap<String, Cursor>,
+    /// Number of cursors that were declared so far.
+    pub(crate) cursor_count: u64,
+    pub(crate) transaction: Transaction,
     /// After an error in an extended query: skip messages up to the next `Sync`.
     pub(crate) is_skipping: bool,
     gone: watch::Receiver<bool>,
@@ -70,7 +76,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             settings: SessionSettings::default(),
             prepared: HashMap::new(),
             portals: HashMap::new(),
-            transaction: TransactionState::None,
+            cursors: HashMap::new(),
+            cursor_count: 0,
+            transaction: Transaction::default(),
             is_skipping: false,
             gone: watch::channel(false).1,
         }
@@ -88,15 +96,18 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let (to, mut frames) = mpsc::channel(AHEAD);
         let reading = tokio::spawn(read_ahead(from, to, left));
         let _abort = AbortOnDrop(reading.abort_handle());
-        self.greet(hello);
+        if let Err(error) = self.start_settings(hello) {
+            self.writer.error("FATAL", &error);
+            self.writer.shut().await;
+            return Ok(());
+        }
+        self.greet();
         self.ready().await?;
         loop {
             let frame = tokio::select! {
                 frame = frames.recv() => frame,
                 () = self.idle_timer() => {
-                    let error = PgError::new("57P05", "the session was idle for too long");
-                    let hint = "connect again, or raise `idle_session_timeout`, which is at most a day";
-                    self.writer.error("FATAL", &error.hint(hint));
+                    self.writer.error("FATAL", &self.idle_error());
                     break;
                 }
                 _ = ended.wait_for(|is_ended| *is_ended) => {
@@ -114,22 +125,26 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         Ok(())
     }
 
-    /// Elapses after the client's `idle_session_timeout`, at most after a day.
+    /// Elapses after the client's `idle_session_timeout`, or its
+    /// `idle_in_transaction_session_timeout` in a transaction; at most after a day.
     fn idle_timer(&self) -> tokio::time::Sleep {
-        let limit = self.settings.idle_session_timeout().unwrap_or(IDLE_MAX);
-        tokio::time::sleep(limit.min(IDLE_MAX))
+        let limit = match self.transaction.state() {
+            TransactionState::None => self.settings.idle_session_timeout(),
+            _ => self.settings.idle_in_transaction_timeout(),
+        };
+        tokio::time::sleep(limit.unwrap_or(IDLE_MAX).min(IDLE_MAX))
     }
 
-    fn greet(&mut self, hello: &StartupMessage) {
-        let not_settings = ["user", "database", "replication", "options"];
-        for (name, value) in
-            hello.names.iter().filter(|(name, _)| !not_settings.contains(&name.as_str()))
-        {
-            // Unsupported values of startup options are ignored.
-            let _ = self.settings.set(&Setting { name, value });
+    fn idle_error(&self) -> PgError {
+        if self.transaction.state() == TransactionState::None {
+            let hint = "connect again, or raise `idle_session_timeout`, which is at most a day";
+            return PgError::new("57P05", "the session was idle for too long").hint(hint);
         }
-        let _ =
-            self.settings.set(&Setting { name: "session_authorization", value: &self.caller.user });
+        PgError::new("25P03", "the session was idle in a transaction for too long")
+            .hint("connect again, or raise `idle_in_transaction_session_timeout`")
+    }
+
+    fn greet(&mut self) {
         self.writer.message(b'R', |body| body.extend_from_slice(&0_i32.to_be_bytes()));
         for (name, value) in self.settings.reported() {
             self.writer.parameter(&Setting { name, value: &value });
@@ -145,7 +160,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
     }
 
     async fn ready(&mut self) -> io::Result<()> {
-        let state = match self.transaction {
+        let state = match self.transaction.state() {
             TransactionState::None => b'I',
             TransactionState::Open => b'T',
             TransactionState::Failed => b'E',
@@ -163,7 +178,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             }
             b'S' => {
                 self.is_skipping = false;
-                if self.transaction == TransactionState::None {
+                if self.transaction.state() == TransactionState::None {
                     self.portals.clear();
                 }
                 self.ready().await
@@ -193,9 +208,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
     }
 
     fn fail(&mut self, error: &PgError) {
-        if self.transaction == TransactionState::Open {
-            self.transaction = TransactionState::Failed;
-        }
+        self.transaction.fail();
         self.writer.error("ERROR", error);
     }
 
@@ -223,24 +236,29 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
     /// Runs one statement of a simple query.
     async fn run_simple(&mut self, sql: &str) -> io::Result<Result<(), PgError>> {
         let statement = Statement::of(sql);
-        let rows = match self.execute(&statement, sql, Vec::new()).await {
-            Ok(rows) => rows,
-            Err(error) => return Ok(Err(error)),
-        };
-        let Some(mut rows) = rows else { return Ok(Ok(())) };
-        rows.describe(&mut self.writer);
-        rows.send(&mut self.writer, 0).await.map(|sent| sent.map(drop))
+        match self.execute(&statement, sql, Vec::new()).await {
+            Err(error) => Ok(Err(error)),
+            Ok(StatementOutcome::Complete) => Ok(Ok(())),
+            Ok(StatementOutcome::Copy(copy)) => copy.send(&mut self.writer).await,
+            Ok(StatementOutcome::Rows(mut rows)) => {
+                rows.describe(&mut self.writer);
+                rows.send(&mut self.writer, 0).await.map(|sent| sent.map(drop))
+            }
+        }
     }
 
-    /// Runs a statement. Returns its rows, or `None` after completing it without rows.
+    /// Runs a statement up to its rows, or completes one without rows.
     pub(crate) async fn execute(
         &mut self,
         statement: &Statement,
         sql: &str,
         parameters: Vec<ArrayRef>,
-    ) -> Result<Option<RowSender>, PgError> {
-        let ends_transaction = matches!(statement, Statement::Commit | Statement::Rollback);
-        if self.transaction == TransactionState::Failed && !ends_transaction {
+    ) -> Result<StatementOutcome, PgError> {
+        let is_end = matches!(
+            statement,
+            Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_)
+        );
+        if self.transaction.state() == TransactionState::Failed && !is_end {
             return Err(PgError::new(
                 "25P02",
                 "the transaction is aborted: statements are ignored until its end",
@@ -249,80 +267,50 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         }
         let tag = match statement {
             Statement::Query(tag) => {
-                return self
-                    .run_query(sql, parameters)
-                    .await
-                    .map(|result| Some(RowSender::new(result, tag)));
+                let changes = set_config::changes(sql, &parameters)?;
+                let result = self.run_query(sql, parameters).await?;
+                self.apply(&changes)?;
+                return Ok(StatementOutcome::Rows(RowSender::new(result, tag)));
             }
-            Statement::Show(name) => return self.show(name).map(Some),
+            Statement::Show(name) => return self.show(name).map(StatementOutcome::Rows),
             Statement::Execute(execute) => {
-                return self.execute_prepared(execute).await.map(Some);
+                return self.execute_prepared(execute).await.map(StatementOutcome::Rows);
+            }
+            Statement::Fetch(fetch) if !fetch.is_move => {
+                return self.fetch(fetch).map(StatementOutcome::Rows);
+            }
+            Statement::Copy(copy) => {
+                let result = self.run_query(&copy.sql, parameters).await?;
+                return CopyOut::new(copy.clone(), result).map(StatementOutcome::Copy);
             }
             Statement::Empty => {
                 self.writer.message(b'I', |_| {});
-                return Ok(None);
+                return Ok(StatementOutcome::Complete);
             }
             Statement::Unsupported(error) => return Err(error.clone()),
             Statement::Prepare { name, types, sql } => {
                 self.prepare_by_name(name, types, sql).await?;
-                "PREPARE"
+                "PREPARE".into()
+            }
+            Statement::Declare(declaration) => {
+                self.declare(declaration, parameters).await?;
+                "DECLARE CURSOR".into()
             }
             other => self.change(other)?,
         };
-        self.writer.complete(tag);
-        Ok(None)
-    }
-
-    /// Applies a statement that changes the session. Returns its tag.
-    fn change(&mut self, statement: &Statement) -> Result<&'static str, PgError> {
-        Ok(match statement {
-            Statement::Begin => {
-                self.transaction = TransactionState::Open;
-                "BEGIN"
-            }
-            Statement::Commit | Statement::Rollback => {
-                let is_intact = self.transaction != TransactionState::Failed;
-                self.transaction = TransactionState::None;
-                self.portals.clear();
-                if is_intact && *statement == Statement::Commit { "COMMIT" } else { "ROLLBACK" }
-            }
-            Statement::Set { name, value } => {
-                if let Some(name) = self.settings.set(&Setting { name, value })? {
-                    self.writer.parameter(&Setting { name, value });
-                }
-                "SET"
-            }
-            Statement::Reset => {
-                self.settings.reset();
-                "RESET"
-            }
-            Statement::Discard => {
-                self.settings.reset();
-                self.prepared.clear();
-                self.portals.clear();
-                "DISCARD ALL"
-            }
-            Statement::Deallocate(name) => {
-                match name {
-                    None => self.prepared.clear(),
-                    Some(name) => {
-                        drop(self.prepared.remove(name).ok_or_else(|| no_statement(name))?)
-                    }
-                }
-                "DEALLOCATE"
-            }
-            Statement::NoOp(tag) => tag,
-            _ => return Err(PgError::unsupported("this statement is not supported")),
-        })
+        self.writer.complete(&tag);
+        Ok(StatementOutcome::Complete)
     }
 
     fn show(&self, name: &str) -> Result<RowSender, PgError> {
         if name.eq_ignore_ascii_case("all") {
-            return Err(PgError::unsupported("`show all` is not supported")
-                .hint("`select * from pg_settings` lists all settings"));
+            let all = self.settings.all().into_iter();
+            let rows: Vec<_> = all.map(|(name, value)| [name, value, String::new()]).collect();
+            let result = table_of_texts(["name", "setting", "description"], &rows);
+            return Ok(RowSender::new(result, "SHOW"));
         }
         let (name, value) = self.settings.get(name)?;
-        Ok(RowSender::new(crate::rows::one_text(&Setting { name, value }), "SHOW"))
+        Ok(RowSender::new(one_text(&Setting { name, value }), "SHOW"))
     }
 
     /// Runs a query in the engine, until it is cancelled.

@@ -20,6 +20,11 @@ pub(crate) enum ScalarType {
     Timestamptz,
     Interval,
     Numeric,
+    /// Text here; an own type for clients, which send it with this OID.
+    Uuid,
+    /// As `Json`, with a version byte before it in binary.
+    Jsonb,
+    Time,
 }
 
 /// A scalar type, or an array of it.
@@ -30,7 +35,7 @@ pub(crate) struct PgType {
 }
 
 /// Scalar type, its OID, the OID of its array type, size in bytes (-1: variable).
-const OIDS: [(ScalarType, u32, u32, i16); 15] = [
+const OIDS: [(ScalarType, u32, u32, i16); 18] = [
     (ScalarType::Bool, 16, 1000, 1),
     (ScalarType::Bytea, 17, 1001, -1),
     (ScalarType::Int2, 21, 1005, 2),
@@ -46,10 +51,14 @@ const OIDS: [(ScalarType, u32, u32, i16); 15] = [
     (ScalarType::Timestamptz, 1184, 1185, 8),
     (ScalarType::Interval, 1186, 1187, 16),
     (ScalarType::Numeric, 1700, 1231, -1),
+    (ScalarType::Uuid, 2950, 2951, 16),
+    (ScalarType::Jsonb, 3802, 3807, -1),
+    (ScalarType::Time, 1083, 1183, 8),
 ];
 
-/// OIDs of `varchar`, `bpchar`, `name`, `"char"`, which are treated as text.
-const TEXTS: [u32; 4] = [1043, 1042, 19, 18];
+/// OIDs of `varchar`, `bpchar`, `name`, `"char"` and of their array types, which are treated as
+/// text.
+const TEXTS: [(u32, u32); 4] = [(1043, 1015), (1042, 1014), (19, 1003), (18, 1002)];
 
 impl PgType {
     const fn of(scalar: ScalarType) -> Self {
@@ -72,8 +81,9 @@ impl PgType {
 
     /// Type with this OID; `None` for 0, `unknown`, and unsupported types.
     pub(crate) fn from_oid(oid: u32) -> Option<Self> {
-        if TEXTS.contains(&oid) {
-            return Some(Self::of(ScalarType::Text));
+        if TEXTS.iter().any(|(own, array)| [*own, *array].contains(&oid)) {
+            let is_array = TEXTS.iter().any(|(_, array)| *array == oid);
+            return Some(Self { scalar: ScalarType::Text, is_array });
         }
         OIDS.iter().find_map(|(scalar, own, array, _)| match oid {
             _ if oid == *own => Some(Self::of(*scalar)),
@@ -112,7 +122,8 @@ impl ScalarType {
             Self::Int2 => DataType::Int16,
             Self::Int4 => DataType::Int32,
             Self::Int8 | Self::Oid => DataType::Int64,
-            Self::Text | Self::Json => DataType::Utf8,
+            Self::Text | Self::Json | Self::Uuid | Self::Jsonb => DataType::Utf8,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Float4 => DataType::Float32,
             Self::Float8 | Self::Numeric => DataType::Float64,
             Self::Date => DataType::Date32,
@@ -141,6 +152,7 @@ fn scalar_of(data_type: &DataType) -> ScalarType {
         DataType::Date32 | DataType::Date64 => ScalarType::Date,
         DataType::Timestamp(_, None) => ScalarType::Timestamp,
         DataType::Timestamp(_, Some(_)) => ScalarType::Timestamptz,
+        DataType::Time32(_) | DataType::Time64(_) => ScalarType::Time,
         DataType::Interval(_) | DataType::Duration(_) => ScalarType::Interval,
         DataType::Binary
         | DataType::LargeBinary

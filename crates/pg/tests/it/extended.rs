@@ -157,14 +157,16 @@ async fn a_null_parameter_is_null() {
 #[tokio::test]
 async fn invalid_parameters_are_refused_by_kind() {
     let (_server, mut client) = client().await;
-    /// OID of `int8[]` and of `numeric`.
-    const UNSUPPORTED: [u32; 2] = [1016, 1700];
+    /// OIDs of `int8[]` and of `numeric`.
+    const INT8_ARRAY: u32 = 1016;
+    const NUMERIC: u32 = 1700;
     for (oid, format, bytes, expected) in [
         (INT8, 0, &b"many"[..], "22P02"),
         (INT8, BINARY, b"123", "22P03"),
         (TEXT, 0, b"\xff", "22021"),
-        (UNSUPPORTED[0], 0, b"{1}", "0A000"),
-        (UNSUPPORTED[1], BINARY, b"1", "0A000"),
+        (INT8_ARRAY, 0, b"{1", "22P02"),
+        (INT8_ARRAY, 0, b"{{1},{2}}", "22P02"),
+        (NUMERIC, BINARY, b"1", "22P03"),
     ] {
         let replies = client.ask(&echo(oid, format, Some(bytes))).await;
         assert_eq!((kinds(&replies).as_str(), state(&replies).as_str()), ("1EZ", expected));

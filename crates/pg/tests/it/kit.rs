@@ -53,6 +53,7 @@ impl Drop for DropFlag {
 impl QueryEngine for ScriptedEngine {
     fn describe(
         &self,
+        _caller: Caller,
         sql: Arc<str>,
         known: Vec<Option<DataType>>,
     ) -> BoxFuture<'static, Result<StatementDescription, PgError>> {
@@ -65,7 +66,7 @@ impl QueryEngine for ScriptedEngine {
             }
             _ => schema_of(&parameter),
         };
-        async move { Ok(StatementDescription { parameters, schema }) }.boxed()
+        async move { Ok(StatementDescription { parameters, oids: Vec::new(), schema }) }.boxed()
     }
 
     fn run(
@@ -91,6 +92,17 @@ impl QueryEngine for ScriptedEngine {
                 "many" => result_of(vec![Arc::new((0..50_000).collect::<Int64Array>())]),
                 "types" => result_of(typed_columns()),
                 "two columns" => result_of(vec![numbers(), numbers()]),
+                "settings" => {
+                    let wanted = ["TimeZone", "search_path", "statement_timeout"];
+                    let all = caller.settings.iter();
+                    let values = all.filter(|(name, _)| wanted.contains(&name.as_str()));
+                    let values: Vec<&str> = values.map(|(_, value)| value.as_str()).collect();
+                    result_of(vec![Arc::new(StringArray::from(vec![values.join(" | ")]))])
+                }
+                "cells" => result_of(vec![
+                    Arc::new(Int64Array::from(vec![Some(1), None])),
+                    Arc::new(StringArray::from(vec!["a\tb\\c\nd", "x,\"y\""])),
+                ]),
                 "caller" => {
                     let text = format!("{} at {}", caller.user, caller.address);
                     result_of(vec![Arc::new(StringArray::from(vec![text]))])

@@ -4,6 +4,7 @@
 mod extended;
 mod kit;
 mod login;
+mod session;
 mod simple;
 mod startup;
 

@@ -118,7 +118,7 @@ async fn version_2_is_refused_and_a_newer_minor_version_is_negotiated() {
 }
 
 #[tokio::test]
-async fn startup_options_become_settings_and_unsupported_values_are_ignored() {
+async fn startup_options_become_settings_and_those_without_effect_are_refused() {
     let server = TestServer::start_open().await;
     let mut client = RawClient::open(&server).await;
     let options = ["user", "weir", "application_name", "psql", "client_encoding", "LATIN1"];
@@ -126,6 +126,15 @@ async fn startup_options_become_settings_and_unsupported_values_are_ignored() {
     let greeting = client.until_ready().await;
     let has = |text: &str| greeting.iter().any(|reply| reply.kind == 'S' && reply.text() == text);
     assert!(has("application_name\0psql") && has("client_encoding\0UTF8"), "{greeting:?}");
+    for (name, value, state) in [
+        ("nothing", "1", "42704"),
+        ("search_path", "future, public", "0A000"),
+        ("options", "-c TimeZone=Mars/Olympus", "22023"),
+        ("options", "-d 5", "0A000"),
+    ] {
+        let error = refused(&server, &startup(&["user", "weir", name, value])).await;
+        assert_eq!(error.state(), state, "{name}");
+    }
 }
 
 #[tokio::test]
