@@ -29,7 +29,7 @@ group by host, program
 having count(*) filter (where http_response_status_code < 499) >= 20
 limit 1""",
 ]
-explains = ["app.throughput_drop", "traffic.unusual"]
+explains = ["app.health_digest_missing", "app.throughput_drop", "traffic.unusual"]
 subject = "{program} on {host}"
 summary = "{program} on {host} answers nothing: its last successful request was {silent_seconds:.0} s ago (before: {rate_before:.1}/s), while {connections_text}{left_text}{queue_text}"
 why = "A request is logged when it ends, so a proxy whose upstream hangs logs nothing until its timeout (60 s by default), and a failed TLS handshake is no request at all. Connections that continue without requests mean that clients still come and get nothing."

@@ -19,9 +19,9 @@ union all select 1 from log where body like '%Maximum number of threads (%) crea
 union all select 1 from log where body like '%due to: Request queue full (configured max. size: %' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%RejectedExecutionException%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
-  "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "app.errors_quiet", "app.health_digest_missing", "app.requests_stopped", "app.slow",
+  "app.slow_quiet", "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.no_live_upstreams", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
 ]

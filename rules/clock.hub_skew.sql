@@ -9,7 +9,7 @@ clear = "15s"
 key = []
 needs = ["agent_link"]
 when = "select 1 from agent_link where abs(clock_offset_seconds) > 2 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
-explains = ["log.heartbeat_missing", "weir.agent_silent"]
+explains = ["check.stale", "log.heartbeat_missing", "weir.agent_silent"]
 subject = "clock of {host}"
 summary = "the clock of {host} is {off_seconds:duration} {direction} the hub's; {others_text}"
 why = "A host's rows carry the time of its own clock, and rules evaluate the hub's last seconds. A host that is behind looks silent, a host that is ahead is seen late, and the order of events across hosts is wrong."

@@ -11,12 +11,13 @@ prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
-  "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.blocked_on_store", "app.check_failing", "app.errors", "app.errors_quiet",
+  "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.slow",
+  "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full",
 ]
 subject = "{system} at {server_address}"
 summary = "{server_address} ({system}) uses {connections} of {connection_limit} connections{refused_text}"

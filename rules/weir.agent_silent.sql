@@ -9,8 +9,8 @@ clear = "0s"
 key = []
 needs = ["collector_run", "host_info"]
 explains = [
-  "app.requests_stopped", "app.throughput_drop", "log.heartbeat_missing", "log.rotated_unfinished",
-  "log.ship_lag", "traffic.unusual",
+  "app.requests_stopped", "app.throughput_drop", "check.stale", "log.heartbeat_missing",
+  "log.rotated_unfinished", "log.ship_lag", "traffic.unusual",
 ]
 subject = "agent of {host}"
 summary = "no data from {host} for more than half a minute (last: {last_text}); {missing} of {hosts} hosts are silent"

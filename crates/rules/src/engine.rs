@@ -115,6 +115,8 @@ pub struct RuleStatus {
     pub findings_over_limit: usize,
     /// Time of the last run, successful or not.
     pub last_run_ts: Option<Micros>,
+    /// Time of the last successful run.
+    pub last_answer_ts: Option<Micros>,
     /// Duration of its last run.
     pub last_run_seconds: Option<f64>,
     /// The error of its last run.
@@ -162,6 +164,11 @@ impl Engine {
         self.hosts = hosts;
     }
 
+    /// The host of each address.
+    pub fn hosts(&self) -> &BTreeMap<String, String> {
+        &self.hosts
+    }
+
     /// Sets the judgements of each rule's findings: a rule whose findings are mostly not real no
     /// longer pages.
     pub fn set_precision(&mut self, precision: BTreeMap<String, Precision>) {
@@ -192,6 +199,7 @@ impl Engine {
             open_findings: state.open.len(),
             findings_over_limit: state.uncounted,
             last_run_ts: state.last_run,
+            last_answer_ts: state.last_answer,
             last_run_seconds: state.took[0],
             error: state.error.clone(),
         }

@@ -128,6 +128,11 @@ impl OpenFinding {
         self.ended_cause.as_ref().map(|cause| cause.ended_ts)
     }
 
+    /// Since when its rule does not return it, while it fires.
+    pub fn absent_since(&self) -> Option<Micros> {
+        self.absent_since
+    }
+
     /// The tier at fault.
     pub fn tier(&self) -> &str {
         &self.details.tier
