@@ -13,6 +13,7 @@ pub mod explain;
 mod failure;
 pub mod fleet;
 pub mod haproxy;
+mod heal;
 pub mod hooks;
 mod intake;
 mod local;

@@ -25,6 +25,8 @@ pub(crate) struct Login {
     name: Arc<str>,
     secret: String,
     scopes: Vec<LoginScope>,
+    /// Whether it is one of `[[logins]]`.
+    is_personal: bool,
 }
 
 /// Every login of this hub.
@@ -48,7 +50,8 @@ impl Logins {
         }
         for login in &values.logins {
             let secret = read_token(&login.token_file)?;
-            all.push(Login::new(&login.name, secret, login.scopes.clone()));
+            let named = Login::new(&login.name, secret, login.scopes.clone());
+            all.push(Login { is_personal: true, ..named });
         }
         Ok(Self { all, is_host_trusted: configured.is_none() })
     }
@@ -84,7 +87,12 @@ impl Logins {
 
 impl Login {
     fn new(name: &str, secret: String, scopes: Vec<LoginScope>) -> Self {
-        Self { name: name.into(), secret, scopes }
+        Self { name: name.into(), secret, scopes, is_personal: false }
+    }
+
+    /// Whether it is one of `[[logins]]`, which one person has.
+    pub(crate) fn is_personal(&self) -> bool {
+        self.is_personal
     }
 
     /// Who has it.

@@ -16,6 +16,7 @@ use weir_rules::{Engine, Rule, RuleError, RuleSet, Transition};
 use weir_store::{ConditionWatch, Query, QueryLimits, Store, StoreError};
 use weir_tables::{Batch, Clock, FindingRows, Micros, Parcel, Rows};
 
+use crate::heal::Heals;
 use crate::notices::{self, Notices};
 use crate::precision;
 
@@ -232,7 +233,7 @@ pub(crate) async fn run_always(
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     every: Duration,
-    notices: Arc<Notices>,
+    (notices, heals): (Arc<Notices>, Arc<Heals>),
 ) {
     let mut waiting = judge.restore(&store, clock.now()).await;
     let mut tick = tokio::time::interval(every);
@@ -247,6 +248,7 @@ pub(crate) async fn run_always(
         }
         if was_leader && !is_leader {
             notices.retire().await;
+            heals.retire().await;
         }
         was_leader = is_leader;
         if !is_leader {
@@ -266,7 +268,9 @@ pub(crate) async fn run_always(
         write(&store, &mut waiting).await;
         // After the rows, which may fail: notices go out all the same.
         let now = clock.now();
-        notices.tick(now, judge.firing(now)).await;
+        let alarms = heals.tick(now, &judge).await;
+        let firing = judge.firing(now).into_iter().chain(alarms);
+        notices.tick(now, firing.collect()).await;
     }
 }
 

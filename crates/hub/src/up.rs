@@ -31,6 +31,7 @@ use crate::bind::listen;
 use crate::cluster::SharedFleet;
 use crate::fleet::speakers::SpeakerList;
 use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
+use crate::heal::{self, Heals};
 use crate::hooks::AGENT_HOOKS;
 use crate::local::LocalStore;
 use crate::logins::Logins;
@@ -64,13 +65,15 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
     let outputs = outputs::prepare(values)?;
     let notices = notices::prepare(values, cluster::manifest(values)?)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
+    let heals = heal::prepare(values, &judge)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("weir-serve")
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start threads: {error}")))?;
-    let doors = Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices };
+    let doors =
+        Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices, heals };
     runtime.block_on(async {
         HubStart { values, logins, speakers, judge, startup }.run(doors, is_watching).await
     })
@@ -153,6 +156,7 @@ struct Listeners {
     intake: intake::BoundIntake,
     outputs: outputs::PreparedOutputs,
     notices: notices::PreparedNotices,
+    heals: heal::PreparedHeals,
 }
 
 /// Intake ends before the outputs, so that its last rows are copied too.
@@ -173,6 +177,7 @@ struct SharedParts<'a> {
     fleet: &'a Arc<Fleet>,
     outputs: &'a Arc<outputs::Outputs>,
     notices: &'a Arc<Notices>,
+    heals: &'a Arc<Heals>,
 }
 
 struct HubStart<'a> {
@@ -185,7 +190,7 @@ struct HubStart<'a> {
 
 impl HubStart<'_> {
     async fn run(self, doors: Listeners, is_watching: bool) -> Result<(), Failure> {
-        let Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices } =
+        let Listeners { page: socket, tls, agents: listening, pg, intake, outputs, notices, heals } =
             doors;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let values = self.values;
@@ -199,7 +204,9 @@ impl HubStart<'_> {
         let watched = is_watching.then(|| Arc::clone(&status));
         let shown = Arc::clone(&outputs.shown);
         let (notices, noticing) = Notices::start(notices, values, &store, &clock).await?;
-        let shared = SharedParts { fleet: &fleet, outputs: &shown, notices: &notices };
+        let heals = Heals::new(heals, values, &store, &clock, (&fleet, &notices));
+        let shared =
+            SharedParts { fleet: &fleet, outputs: &shown, notices: &notices, heals: &heals };
         let app = self.app(&store, &clock, &meter, watched, shared)?;
         let (end, ended) = watch::channel(false);
         let agents_address = listening.address();
@@ -212,7 +219,7 @@ impl HubStart<'_> {
         let socket = tokio::net::TcpListener::from_std(socket)
             .map_err(|error| Failure::new(format!("cannot serve: {error}")))?;
         let serving = tokio::spawn(serve((socket, tls, pg), Arc::clone(&app), ended));
-        let judging = self.judge(&store, &clock, &notices);
+        let judging = self.judge(&store, &clock, (&notices, &heals));
         let sharing = tokio::spawn(fleet_files.run());
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
         let faults = FaultReporter::start(&store, &clock, &values.collect.host);
@@ -235,7 +242,6 @@ impl HubStart<'_> {
             (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced, notices.lines()));
         say(&banner::text(values, addresses, &self.judge, watched, lines));
         service::ready();
-
         signals.wait(edge::replaced(edge.as_ref())).await;
         tracing::info!("ending");
         edge::end(edge).await;
@@ -295,12 +301,13 @@ impl HubStart<'_> {
         &self,
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
-        notices: &Arc<Notices>,
+        (notices, heals): (&Arc<Notices>, &Arc<Heals>),
     ) -> [JoinHandle<()>; 2] {
         let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
         let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
         let (judge, kept, time) = shared();
-        let judging = tokio::spawn(run_always(judge, kept, time, every, Arc::clone(notices)));
+        let desks = (Arc::clone(notices), Arc::clone(heals));
+        let judging = tokio::spawn(run_always(judge, kept, time, every, desks));
         let (judge, kept, time) = shared();
         let host = self.values.collect.host.clone();
         [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
@@ -332,11 +339,15 @@ impl HubStart<'_> {
             fleet: Arc::clone(shared.fleet),
             outputs: Arc::clone(shared.outputs),
             notices: Arc::clone(shared.notices),
+            heals: Arc::clone(shared.heals),
             edge: OnceLock::new(),
             haproxy: self.values.haproxy.sockets.clone(),
             role: if watch.is_some() { "up" } else { "hub" },
             watch,
-            host_names: api.host_names.iter().cloned().chain([host.clone()]).collect(),
+            host_names: (api.host_names.iter().cloned())
+                .chain([host.clone()])
+                .chain(public_host(&self.values.notify.public_url))
+                .collect(),
             host,
             data_dir: self.values.store.dir.display().to_string(),
             started: clock.now(),
@@ -384,4 +395,9 @@ async fn end_watch(watching: Option<Watch>, local: &Arc<LocalStore>) {
         tracing::warn!("the watch did not end in 10 s; what it had not handed over is read again");
         local.close();
     }
+}
+
+/// The name in the address of the page, under which links of messages reach it.
+fn public_host(public_url: &str) -> Option<String> {
+    reqwest::Url::parse(public_url.trim()).ok()?.host_str().map(str::to_owned)
 }

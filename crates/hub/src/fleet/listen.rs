@@ -1,6 +1,7 @@
 //! The hub's address for agents: opened at start when it is configured or agents were invited
 //! before, else at the first invitation. So no port is open until an agent is expected.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use weir_agent_core::join::link_failure;
 use weir_config::{Config, Values, saturating_usize};
-use weir_link::{Authority, ClockOffset, ConnectedAgent, Hub, HubOptions};
+use weir_link::{
+    Authority, CarriedOrder, ClockOffset, ConnectedAgent, Hub, HubOptions, LinkError, OrderAnswer,
+};
 use weir_process::PROGRAM;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::meter::Meter;
@@ -34,6 +37,24 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
+    /// Connected agents by name, with the offset of each clock in microseconds once it is measured.
+    pub(crate) fn clocks(&self) -> BTreeMap<String, Option<i64>> {
+        let connected = self.hub.get().map(|hub| hub.connected()).unwrap_or_default();
+        let clocks = connected.into_iter();
+        clocks.map(|agent| (agent.name, agent.clock.map(|clock| clock.offset_micros))).collect()
+    }
+
+    /// Sends an order to an agent of this hub, and waits for its host's answer; `None` if the hub has
+    /// no agents. An error can mean that the outcome is unknown: see [`Hub::send_order`].
+    pub(crate) async fn send_order(
+        &self,
+        agent: &str,
+        order: CarriedOrder,
+        patience: Duration,
+    ) -> Option<Result<OrderAnswer, LinkError>> {
+        Some(self.hub.get()?.send_order(agent, order, patience).await)
+    }
+
     /// `agents` of `/api/status`.
     pub(crate) fn agents_json(&self) -> Vec<Value> {
         let connected = self.hub.get().map(|hub| hub.connected()).unwrap_or_default();

@@ -38,7 +38,10 @@ impl Hub for StoreHub {
             .parsers
             .line_parser(&source, StreamName { path: &lines.source, host: &lines.host });
         let mut rows = ParsedRows::default();
-        parser.parse(&lines.bytes, 0, observed, &mut rows);
+        match lines.message_ends() {
+            Some(ends) => parser.parse_events(&lines.bytes, &ends, 0, observed, &mut rows),
+            None => parser.parse(&lines.bytes, 0, observed, &mut rows),
+        }
         self.meter.count_lines(LineCounts { lines: rows.lines, rejects: rows.reject.len() as u64 });
         let mut parsed = ParsedLines::default();
         for Batch { table, rows } in rows.finish() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_actions::{Desk, PolicyProblem};
+use weir_actions::{Desk, PolicyProblem, test_end};
 use weir_config::Values;
 use weir_notify::{Message, Receiver};
 use weir_process::clock::SystemClock;
@@ -53,6 +53,7 @@ pub fn check(values: &Values) -> NoticeReport {
         }
         Err(failure) => report.errors.push(failure.to_string()),
     }
+    report.errors.extend(wrong_report_target(values));
     if values.notices.receivers.is_empty() {
         report.warnings.push("no receiver is configured: incidents are only listed".to_owned());
     }
@@ -70,6 +71,24 @@ pub fn refuse(values: &Values) -> Result<(), Failure> {
 
 fn problems(values: &Values) -> Result<Vec<PolicyProblem>, Failure> {
     Ok(weir_actions::check(&policy::policy(values)?, SystemClock.now()))
+}
+
+/// An error of `notify.report_to`.
+fn wrong_report_target(values: &Values) -> Option<String> {
+    let target = values.notify.report_to.as_str();
+    let entries = &values.notices;
+    let (lists, name) = match target.strip_prefix("rota:") {
+        Some(rota) => (vec![&entries.rotas], rota),
+        None => (vec![&entries.people, &entries.receivers], target),
+    };
+    let mut names = lists.into_iter().flatten().filter_map(|entry| entry.text("name"));
+    let is_known = ["", "everyone"].contains(&target) || names.any(|known| known == name);
+    (!is_known).then(|| {
+        format!(
+            "cannot use `notify.report_to`: there is no `{target}`\n\
+             hint: write everyone, a person, a receiver or rota:NAME"
+        )
+    })
 }
 
 fn summary(values: &Values) -> String {
@@ -126,16 +145,30 @@ pub fn test_directly(values: &Values, test: &NoticeTest) -> Result<Value, Failur
                 thread: None,
                 page_url: values.notify.public_url.trim_end_matches('/').to_owned(),
                 now_us: now.0,
+                act_link: None,
                 notice,
             };
             let (state, answer) = match receivers.get(&name) {
-                Some(receiver) => sent(receiver, &message).await,
+                Some(receiver) => sent_and_ended(receiver, &message).await,
                 None => ("failed", format!("there is no receiver `{name}`")),
             };
             answers.push(json!({"receiver": name, "state": state, "answer": answer}));
         }
         Ok(answers.into())
     })
+}
+
+/// Sends a test; where it opened an alert, its end as well.
+async fn sent_and_ended(receiver: &Arc<dyn Receiver>, message: &Message) -> (&'static str, String) {
+    let (state, answer) = sent(receiver, message).await;
+    if state != "sent" || receiver.is_read_by_people() {
+        return (state, answer);
+    }
+    let end = Message { notice: test_end(&message.notice), ..message.clone() };
+    match sent(receiver, &end).await {
+        ("sent", _) => (state, answer),
+        (_, why) => (state, format!("{answer}; cannot close the test's alert: {why}")),
+    }
 }
 
 async fn sent(receiver: &Arc<dyn Receiver>, message: &Message) -> (&'static str, String) {

@@ -11,10 +11,10 @@ use weir_ledger::{Change, Document, LedgerError};
 use weir_tables::Micros;
 
 use super::error::{NoticeError, NoticeErrorKind};
-use super::{Notices, append, blocking, rows};
+use super::{IncidentContext, Notices, append, blocking, rows};
 
-/// Kinds of the desk's documents.
-const KINDS: [&str; 2] = ["incident", "silence"];
+/// How often the states of incidents are given to the outbox, which repeats them each minute.
+const STAND_SECONDS: f64 = 10.0;
 /// The kind of what a person entered at another hub.
 const COMMAND: &str = "command";
 /// How long a person waits for the hub that runs the rules.
@@ -42,6 +42,8 @@ pub(super) struct DeskState {
     /// The ledger could not be used; it is not tried before.
     blocked_until: Option<Micros>,
     last_kept: Option<Micros>,
+    /// When the outbox got the states of incidents last.
+    stood: Option<Micros>,
 }
 
 /// What a person enters.
@@ -66,6 +68,17 @@ impl DeskState {
     /// Forgets what is in memory; the ledger has it.
     pub(super) fn forget(&mut self) {
         *self = Self { complained: self.complained, ..Self::default() };
+    }
+
+    /// What is known of a finding's incident.
+    pub(super) fn context(&self, now: Micros, finding: &Finding) -> IncidentContext {
+        let Some(desk) = &self.desk else { return IncidentContext::default() };
+        let incident = desk.incident_of(finding);
+        IncidentContext {
+            incident_id: incident.map(|incident| incident.id().to_owned()),
+            muted_by: desk.muted_by(now, finding),
+            acked_by: incident.and_then(|it| it.acknowledgement()).map(|ack| ack.by.clone()),
+        }
     }
 
     /// When decisions were last in the ledger, all of them.
@@ -156,7 +169,19 @@ impl Notices {
         if self.is_cluster {
             self.obey(state, now).await.map_err(failed)?;
         }
-        self.keep(state, now).await.map_err(failed)
+        self.keep(state, now).await.map_err(failed)?;
+        self.stand(state, now);
+        Ok(())
+    }
+
+    /// Gives the states of incidents to the outbox, every ten seconds.
+    fn stand(&self, state: &mut DeskState, now: Micros) {
+        let is_recent =
+            state.stood.is_some_and(|at| (0.0..STAND_SECONDS).contains(&now.seconds_since(at)));
+        if let (false, Some(desk)) = (is_recent, &state.desk) {
+            self.outbox.stand(desk.standing(now));
+            state.stood = Some(now);
+        }
     }
 
     /// When all decisions were last in the ledger.
@@ -251,7 +276,7 @@ impl Notices {
             return Ok(());
         }
         let mut documents = Vec::new();
-        for kind in KINDS {
+        for kind in Desk::KINDS {
             documents.extend(self.with_ledger(move |ledger| ledger.all(kind)).await?);
         }
         state.versions = documents
@@ -269,6 +294,7 @@ impl Notices {
         if let Some(known) = known {
             append(&self.store, known).await;
         }
+        self.write_missed().await?;
         state.desk = Some(desk);
         Ok(())
     }

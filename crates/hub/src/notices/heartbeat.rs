@@ -70,6 +70,9 @@ async fn problem(notices: &Notices) -> Option<String> {
     if let Some(error) = status.ledger_error {
         return Some(error);
     }
+    if !notices.has_fresh_receiver() {
+        return Some("no receiver passed its probe or accepted a message for a day".to_owned());
+    }
     let due = status.oldest_page_due_us.map(weir_tables::Micros);
     due.filter(|due| now.seconds_since(*due) > PAGE_SECONDS)
         .map(|due| format!("a page has been waiting since {due}"))

@@ -10,13 +10,20 @@
 //! In a cluster the hub that runs the rules has the desk; what people enter at another hub waits in the ledger until
 //! the next tick.
 
+mod act_page;
+mod calendars;
 mod check;
 mod desk;
 mod error;
 mod heartbeat;
+mod missed;
 mod policy;
+mod probes;
+mod replies;
+mod report;
 mod rows;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +31,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use weir_actions::{Desk, DutyReason, Finding, Policy, Silence, TestTarget};
+use weir_actions::{Desk, DutyReason, Finding, Notice, Policy, Silence, TestTarget, test_end};
 use weir_config::Values;
-use weir_ledger::{LedgerBackend, LedgerError, SqliteLedger};
+use weir_ledger::{LastingLedger, LedgerBackend, LedgerError};
 use weir_notify::outbox::{
     NOTICE_KIND, NoticeChange, NoticeRecord, NoticeSink, NoticeState, Outbox, OutboxContext,
 };
@@ -35,11 +42,14 @@ use weir_store::{ManifestOptions, SharedLedger, Store};
 use weir_tables::{Batch, Clock, Micros, Parcel};
 
 use crate::store_failure;
+pub(crate) use act_page::LinkedIncident;
+use act_page::OpenDoor;
 pub use check::{NoticeReport, ReceiverProbe, check, probe, refuse, test_directly};
 use desk::{DeskState, WaitingCommand};
 pub(crate) use error::{NoticeError, NoticeErrorKind};
 use policy::Receivers;
-pub(crate) use rows::facts;
+use probes::ProbeBook;
+pub(crate) use rows::{fact, facts};
 
 /// How long a test waits for the receiver's answer.
 const TEST: Duration = Duration::from_secs(15);
@@ -71,6 +81,16 @@ impl NoticeTest {
             Self::Person(name) => TestTarget::Person(name.clone()),
         }
     }
+}
+
+/// What is known of a finding's incident.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IncidentContext {
+    pub(crate) incident_id: Option<String>,
+    /// The silence or maintenance window that mutes the finding.
+    pub(crate) muted_by: Option<String>,
+    /// Who works on the incident.
+    pub(crate) acked_by: Option<String>,
 }
 
 /// A silence as a person wishes it.
@@ -116,6 +136,14 @@ pub(crate) struct Notices {
     is_cluster: bool,
     /// Receivers by name and kind, for the banner.
     shown: Vec<String>,
+    /// Own mailboxes of receivers, by name.
+    mailboxes: BTreeMap<String, String>,
+    /// Bounds requests that need no login.
+    door: OpenDoor,
+    /// When receivers passed their probes.
+    probes: ProbeBook,
+    /// This hub, for the column `host`.
+    host: String,
 }
 
 /// Tasks of the notices.
@@ -124,16 +152,15 @@ pub(crate) struct RunningNotices {
     sent: watch::Sender<bool>,
     sending: JoinHandle<()>,
     reporting: JoinHandle<()>,
-    pruning: JoinHandle<()>,
-    beating: Option<JoinHandle<()>>,
+    /// Tasks that may end at any moment.
+    aside: Vec<JoinHandle<()>>,
 }
 
 impl RunningNotices {
     /// Ends attempts that run, and writes their rows.
     pub(crate) async fn end(self) {
         let _ = self.end.send(true);
-        self.beating.iter().for_each(JoinHandle::abort);
-        self.pruning.abort();
+        self.aside.iter().for_each(JoinHandle::abort);
         let _ = self.sending.await;
         let _ = self.sent.send(true);
         let _ = self.reporting.await;
@@ -186,15 +213,25 @@ impl Notices {
             clock: Arc::clone(clock),
             is_cluster,
             shown: shown(values),
+            mailboxes: mailboxes(values),
+            door: OpenDoor::default(),
+            probes: ProbeBook::default(),
+            host: values.collect.host.clone(),
         });
         let (end, ended) = watch::channel(false);
         let sending = tokio::spawn(async move { outbox.run(ended).await });
         let host = values.collect.host.clone();
         let (sent, all_sent) = watch::channel(false);
         let reporting = tokio::spawn(report_always(Arc::clone(store), changes, host, all_sent));
-        let pruning = tokio::spawn(prune_always(Arc::clone(&notices)));
-        let beating = heartbeat::start(&values.notify.heartbeat_url, &notices)?;
-        Ok((notices, RunningNotices { end, sent, sending, reporting, pruning, beating }))
+        let mut aside = replies::start(&notices);
+        aside.push(tokio::spawn(prune_always(Arc::clone(&notices))));
+        aside.push(tokio::spawn(probes::probe_always(Arc::clone(&notices))));
+        if !values.notify.report_to.is_empty() {
+            let target = values.notify.report_to.clone();
+            aside.push(tokio::spawn(report::report_always(Arc::clone(&notices), target)));
+        }
+        aside.extend(heartbeat::start(&values.notify.heartbeat_url, &notices)?);
+        Ok((notices, RunningNotices { end, sent, sending, reporting, aside }))
     }
 
     /// One line for each receiver, for the banner.
@@ -210,8 +247,14 @@ impl Notices {
         }
     }
 
+    /// Bounds requests that need no login.
+    pub(crate) fn door(&self) -> &OpenDoor {
+        &self.door
+    }
+
     /// Forgets the incidents in memory: another hub runs the rules now.
     pub(crate) async fn retire(&self) {
+        self.outbox.stand(Vec::new());
         self.state.lock().await.forget();
     }
 
@@ -317,6 +360,7 @@ impl Notices {
             };
             if records.iter().all(is_tried) || tokio::time::Instant::now() > end {
                 self.withdraw(&records).await?;
+                self.end_tests(&records).await?;
                 return Ok(records.iter().map(shown_record).collect());
             }
             tokio::time::sleep(TEST_LOOK).await;
@@ -332,6 +376,18 @@ impl Notices {
         Ok(())
     }
 
+    /// Ends the tests that opened an alert somewhere, a minute later.
+    async fn end_tests(&self, records: &[NoticeRecord]) -> Result<(), NoticeError> {
+        let sent = records.iter().filter(|record| record.state == NoticeState::Sent);
+        let opened = sent.filter(|record| {
+            let receiver = self.outbox.receiver(&record.notice.receiver);
+            receiver.is_some_and(|receiver| !receiver.is_read_by_people())
+        });
+        let ends: Vec<Notice> = opened.map(|record| test_end(&record.notice)).collect();
+        let outbox = Arc::clone(&self.outbox);
+        blocking(move || outbox.commit(&[], &ends)).await.map(drop).map_err(NoticeError::from)
+    }
+
     /// Figures for `/api/status`.
     pub(crate) fn status(&self) -> Value {
         let status = self.outbox.status();
@@ -340,6 +396,7 @@ impl Notices {
                 "name": name,
                 "failures_in_a_row": receiver.failures_in_a_row,
                 "last_error": receiver.last_failure.as_ref().map(|note| note.text.clone()),
+                "probe_error": self.probes.of(name).error,
             })
         });
         json!({
@@ -350,7 +407,19 @@ impl Notices {
         })
     }
 
-    async fn with_ledger<T: Send + 'static>(
+    /// Whether other hubs use the same ledger.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// The incident of each finding, and what mutes it; nothing before the first tick.
+    pub(crate) async fn contexts(&self, now: Micros, findings: &[Finding]) -> Vec<IncidentContext> {
+        let state = self.state.lock().await;
+        findings.iter().map(|finding| state.context(now, finding)).collect()
+    }
+
+    /// Works with the ledger, on a thread that may block.
+    pub(crate) async fn with_ledger<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn LedgerBackend) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
@@ -379,8 +448,8 @@ async fn open_ledger(
             Ok::<Ledger, Failure>(Arc::new(Mutex::new(ledger)))
         }
         None => {
-            let ledger =
-                SqliteLedger::open(&dir, clock).map_err(|error| Failure::new(error.to_string()))?;
+            let ledger = LastingLedger::open(&dir, clock)
+                .map_err(|error| Failure::new(error.to_string()))?;
             Ok(Arc::new(Mutex::new(ledger)) as Ledger)
         }
     });
@@ -422,12 +491,22 @@ async fn report_always(
     }
 }
 
-async fn append(store: &Store, batch: Batch) {
+/// Appends rows of the hub; what cannot be kept is logged.
+pub(crate) async fn append(store: &Store, batch: Batch) {
     let table = batch.table.name;
     let parcel = Parcel { range: None, batches: vec![batch] };
     if let Err(error) = store.append(parcel).await {
         tracing::warn!("cannot write rows of `{table}`: {}", error.message);
     }
+}
+
+/// Mailboxes of receivers, by the receiver's name.
+fn mailboxes(values: &Values) -> BTreeMap<String, String> {
+    let pairs =
+        values.notices.receivers.iter().filter_map(|entry| {
+            Some((entry.text("name")?.to_owned(), entry.text("to")?.to_owned()))
+        });
+    pairs.collect()
 }
 
 fn shown(values: &Values) -> Vec<String> {

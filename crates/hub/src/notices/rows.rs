@@ -15,7 +15,8 @@ pub(crate) fn facts<'a>(
     firing.map(|finding| fact(finding, now)).collect()
 }
 
-fn fact(open: &OpenFinding, now: Micros) -> Finding {
+/// A firing finding, as the desks take it.
+pub(crate) fn fact(open: &OpenFinding, now: Micros) -> Finding {
     let row = open.row(now);
     Finding {
         finding_id: row.finding_id.to_owned(),

@@ -45,8 +45,32 @@ const THIS_HOST: &str = "this host";
 #[derive(Clone)]
 pub(crate) struct Grant {
     name: Arc<str>,
+    kind: GrantKind,
     /// Whether it may change edge, balancers, thresholds and the store.
     pub(crate) may_change: bool,
+}
+
+/// Whose a grant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrantKind {
+    /// A login of `[[logins]]`, named after its owner.
+    Personal,
+    /// The login that may do everything, or that of hubs: several people may have it.
+    Shared,
+    /// Root or weir's own user on the hub's host, by the kernel's word.
+    ThisHost,
+}
+
+impl Grant {
+    /// The login's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose it is.
+    pub(crate) fn kind(&self) -> GrantKind {
+        self.kind
+    }
 }
 
 /// The scope that a request needs, and the grant of its caller.
@@ -135,13 +159,15 @@ fn granted(app: &SharedApp, headers: &HeaderMap, needed: LoginScope) -> Result<G
         // A proxy's socket says nothing about whom it speaks for.
         let is_trusted = app.logins.is_host_trusted() && !is_forwarded(headers);
         if is_trusted && connection::is_trusted_peer() {
-            return Ok(Grant { name: THIS_HOST.into(), may_change: true });
+            let kind = GrantKind::ThisHost;
+            return Ok(Grant { name: THIS_HOST.into(), kind, may_change: true });
         }
         return Err(no_login(app));
     };
     if login.may(needed) {
         return Ok(Grant {
             name: Arc::clone(login.name()),
+            kind: if login.is_personal() { GrantKind::Personal } else { GrantKind::Shared },
             may_change: login.may(LoginScope::Change),
         });
     }
@@ -201,11 +227,14 @@ fn needed_scope(method: &Method, path: &str) -> Option<LoginScope> {
     let is_get = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     Some(match path {
         "/healthz" => return None,
+        // The address is the secret.
+        _ if path.starts_with("/a/") => return None,
+        _ if is_get && path.starts_with("/api/oncall/") => return None,
         _ if path.starts_with("/api/cluster/") => LoginScope::Hub,
         _ if path.starts_with("/api/link/") || path == "/api/wire" => LoginScope::Intake,
         // Engines also send figures about their scans, which are not kept.
         _ if is_get || READS.contains(&path) || path.starts_with("/iceberg/") => LoginScope::Read,
-        _ if ["/api/findings/", "/api/incidents/", "/api/silences"]
+        _ if ["/api/findings/", "/api/incidents/", "/api/notify/reply", "/api/silences"]
             .iter()
             .any(|start| path.starts_with(start)) =>
         {
@@ -308,7 +337,12 @@ mod tests {
             ("/api/findings/1/judgement", "judge"),
             ("/api/incidents/1/ack", "judge"),
             ("/api/silences", "judge"),
+            ("/api/incidents/1/judgement", "judge"),
+            ("/api/notify/reply", "judge"),
             ("/api/notify/test", "change"),
+            ("/api/oncall/web.ics", "change"),
+            ("/api/actions/1/approve", "change"),
+            ("/api/heal/stop", "change"),
             ("/api/thresholds/a", "change"),
             ("/api/haproxy/server", "change"),
             ("/api/edge/backend", "change"),
@@ -326,7 +360,11 @@ mod tests {
         assert_eq!(get("/metrics"), Some("read"));
         assert_eq!(get("/"), Some("read"));
         assert_eq!(get("/api/cluster/pieces"), Some("hub"));
-        assert_eq!(get("/healthz"), None);
+        for open in ["/healthz", "/a/0af1", "/api/oncall/web.ics"] {
+            assert_eq!(get(open), None, "{open}");
+        }
+        assert_eq!(post("/a/0af1"), None);
+        assert_eq!((get("/api/oncall"), get("/a")), (Some("read"), Some("read")));
         assert_eq!(needed_scope(&Method::PUT, "/api/edge/config"), Some(LoginScope::Change));
     }
 

@@ -2,16 +2,18 @@
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_tables::{parse_duration, sql_literal};
 
 use super::answer::Refusal;
 use super::caller::caller;
+use super::judgements::{PersonVerdict, judge_incident};
 use super::{SharedApp, objects};
 use crate::cells::parse_time;
-use crate::notices::{NoticeTest, SilenceWish};
+use crate::notices::{NoticeError, NoticeTest, SilenceWish};
 
 const MAX_ROWS: usize = 10_000;
 
@@ -29,11 +31,43 @@ pub(crate) struct OnCallQuery {
     at: Option<String>,
 }
 
-/// The body of an acknowledgement or a closing; the login's user without a name.
+/// The body of an acknowledgement; the login's user without a name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ByPerson {
     by: Option<String>,
+}
+
+/// The body of a closing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResolveBody {
+    by: Option<String>,
+    judgement: Option<String>,
+    did: Option<String>,
+}
+
+/// The body of a judgement.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JudgeBody {
+    verdict: String,
+    action: Option<String>,
+    by: Option<String>,
+}
+
+/// What may follow `?` of a calendar.
+#[derive(Deserialize)]
+pub(crate) struct CalendarQuery {
+    key: Option<String>,
+}
+
+/// The body of an answer by mail.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MailBody {
+    /// The whole mail; bytes that are no UTF-8 may be replaced.
+    mail: String,
 }
 
 /// The body of a silence.
@@ -112,14 +146,69 @@ pub(crate) async fn ack(
     Ok(Json(json!({"incident_id": incident_id, "change": change})))
 }
 
-/// `POST /api/incidents/{incident_id}/resolve`.
+/// `POST /api/incidents/{incident_id}/resolve`: with a judgement, one that is over is only judged.
 pub(crate) async fn resolve(
     State(app): State<SharedApp>,
     Path(incident_id): Path<String>,
-    Json(body): Json<ByPerson>,
+    Json(body): Json<ResolveBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let change = app.notices.resolve(&incident_id, &person(body.by)?).await?;
-    Ok(Json(json!({"incident_id": incident_id, "change": change})))
+    let by = person(body.by)?;
+    let said = body.judgement.map(|verdict| PersonVerdict {
+        verdict,
+        action: body.did.clone(),
+        by: Some(by.clone()),
+    });
+    if said.is_none() && body.did.is_some() {
+        let what = "cannot resolve: `did` goes with `judgement`";
+        return Err(bad(what).hint("real, not_actionable or wrong"));
+    }
+    let judged = match &said {
+        Some(said) => Some(judge_incident(&app, &incident_id, said).await?),
+        None => None,
+    };
+    let change = match app.notices.resolve(&incident_id, &by).await {
+        Ok(change) => change,
+        Err(error) if judged.is_none() => return Err(error.into()),
+        Err(_) => "it is over already".to_owned(),
+    };
+    Ok(Json(json!({"incident_id": incident_id, "change": change, "judgement": judged})))
+}
+
+/// `POST /api/incidents/{incident_id}/judgement`.
+pub(crate) async fn judge(
+    State(app): State<SharedApp>,
+    Path(incident_id): Path<String>,
+    Json(body): Json<JudgeBody>,
+) -> Result<Json<Value>, Refusal> {
+    let by = Some(person(body.by)?);
+    let said = PersonVerdict { verdict: body.verdict, action: body.action, by };
+    judge_incident(&app, &incident_id, &said).await.map(Json)
+}
+
+/// `GET /api/oncall/{calendar}`: `ROTA.ics?key=…`, without a login.
+pub(crate) async fn calendar(
+    State(app): State<SharedApp>,
+    Path(file): Path<String>,
+    Query(options): Query<CalendarQuery>,
+) -> Result<Response, Refusal> {
+    let (rota, key) = (file.strip_suffix(".ics"), options.key.unwrap_or_default());
+    let found = match rota.filter(|_| app.notices.door().admits(&*app.clock)) {
+        Some(rota) => app.notices.calendar(rota, &key).await.map_err(NoticeError::from)?,
+        None => None,
+    };
+    let text = found.ok_or_else(|| {
+        Refusal::new(StatusCode::NOT_FOUND, "there is no such calendar, or the key is another")
+            .hint("`GET /api/oncall` has the address of each rota's calendar")
+    })?;
+    Ok(([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], text).into_response())
+}
+
+/// `POST /api/notify/reply`: a mail that answers one of weir's.
+pub(crate) async fn mail_reply(
+    State(app): State<SharedApp>,
+    Json(body): Json<MailBody>,
+) -> Result<Json<Value>, Refusal> {
+    Ok(Json(app.notices.mail_reply(body.mail.into_bytes()).await?))
 }
 
 /// `GET /api/silences`.
@@ -176,7 +265,14 @@ pub(crate) async fn on_call(
                 .hint("write it as 2026-12-24T20:00:00+01:00")
         })?,
     };
-    let rotas = app.notices.on_call(options.rota.as_deref(), at)?;
+    let mut rotas = app.notices.on_call(options.rota.as_deref(), at)?;
+    for rota in &mut rotas {
+        let name = rota["rota"].as_str().unwrap_or_default().to_owned();
+        rota["calendar"] = match app.notices.calendar_path(&name).await {
+            Ok(path) => path.into(),
+            Err(_) => Value::Null,
+        };
+    }
     Ok(Json(json!({"rotas": rotas, "receivers": app.notices.receivers()})))
 }
 

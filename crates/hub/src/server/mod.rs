@@ -1,5 +1,6 @@
 //! The page and the HTTP API (`docs/api.md`) on one port.
 
+mod act;
 mod answer;
 mod caller;
 mod cluster;
@@ -9,6 +10,7 @@ mod edge;
 mod findings;
 mod forecast;
 mod guard;
+mod heals;
 mod iceberg;
 mod incidents;
 mod judgements;
@@ -40,6 +42,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
 use weir_intake::TlsServer;
+use weir_notify::mail_reply::MAIL_BYTES_MAX;
 use weir_process::meter::Meter;
 use weir_store::{Query, QueryLimits, QueryResult, Store};
 use weir_tables::{Clock, Micros};
@@ -47,6 +50,7 @@ use weir_tables::{Clock, Micros};
 use crate::cells::Cells;
 use crate::fleet::Fleet;
 use crate::haproxy;
+use crate::heal::Heals;
 use crate::logins::Logins;
 use crate::notices::Notices;
 use crate::outputs::Outputs;
@@ -78,6 +82,8 @@ pub(crate) struct App {
     pub(crate) outputs: Arc<Outputs>,
     /// Incidents and the notices of them.
     pub(crate) notices: Arc<Notices>,
+    /// Repairs of hosts.
+    pub(crate) heals: Arc<Heals>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<EdgeControl>>,
     /// Runtime sockets of HAProxys that may be driven.
@@ -164,6 +170,12 @@ fn router(app: SharedApp) -> Router {
     let captures = Router::new()
         .route("/api/wire", post(wire::post))
         .layer(DefaultBodyLimit::max(app.capture_bytes));
+    let mails = Router::new()
+        .route("/api/notify/reply", post(incidents::mail_reply))
+        .layer(DefaultBodyLimit::max(2 * MAIL_BYTES_MAX));
+    let links = Router::new()
+        .route("/a/{token}", get(act::show).post(act::act))
+        .layer(DefaultBodyLimit::max(act::FORM_BYTES_MAX));
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/sql/forecast", post(forecast::post))
@@ -176,11 +188,20 @@ fn router(app: SharedApp) -> Router {
         .route("/api/incidents/{incident_id}", get(incidents::one))
         .route("/api/incidents/{incident_id}/ack", post(incidents::ack))
         .route("/api/incidents/{incident_id}/resolve", post(incidents::resolve))
+        .route("/api/incidents/{incident_id}/judgement", post(incidents::judge))
         .route("/api/silences", get(incidents::silences).post(incidents::silence))
         .route("/api/silences/{silence_id}/end", post(incidents::end_silence))
         .route("/api/notices", get(incidents::notices))
         .route("/api/oncall", get(incidents::on_call))
+        .route("/api/oncall/{calendar}", get(incidents::calendar))
         .route("/api/notify/test", post(incidents::test))
+        .route("/api/actions", get(heals::list))
+        .route("/api/actions/{run_id}/approve", post(heals::approve))
+        .route("/api/actions/{run_id}/refuse", post(heals::refuse))
+        .route("/api/actions/{run_id}/undo", post(heals::undo))
+        .route("/api/heal/stop", post(heals::stop))
+        .route("/api/heal/start", post(heals::start))
+        .route("/api/heal/raise", post(heals::raise))
         .route("/api/rules", get(rules::list))
         .route("/api/rules/{rule}/replay", get(replay::replay))
         .route("/api/thresholds", get(thresholds::list))
@@ -202,6 +223,8 @@ fn router(app: SharedApp) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .merge(parcels)
         .merge(captures)
+        .merge(mails)
+        .merge(links)
         .fallback(page::serve)
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)

@@ -39,6 +39,8 @@ const FILES: &[(&str, &[u8])] = files! {
     "vendor/preact-htm.js"
     "vendor/uPlot.esm.js"
     "vendor/uPlot.min.css"
+    "views/actions.js"
+    "views/checks.js"
     "views/compare.js"
     "views/edge.js"
     "views/edge_certificates.js"

@@ -14,7 +14,7 @@ use weir_pg::{
     StatementDescription, Tls,
 };
 use weir_process::failure::{EXIT_CONFIG, Failure};
-use weir_store::{ErrorKind, Query, QueryLimits, StoreError};
+use weir_store::{Described, ErrorKind, Query, QueryLimits, StoreError};
 
 use super::SharedApp;
 use super::caller::{PEER, as_caller, caller};
@@ -94,15 +94,17 @@ struct Rows(SharedApp);
 impl QueryEngine for Rows {
     fn describe(
         &self,
+        who: Caller,
         sql: Arc<str>,
         known: Vec<Option<DataType>>,
     ) -> BoxFuture<'static, Result<StatementDescription, PgError>> {
         let app = Arc::clone(&self.0);
         let describe = async move {
-            let query = Query::new(&sql).limits(app.query_limits);
+            let query = Query::new(&sql).settings(who.settings).limits(app.query_limits);
             let described = app.store.query(query).describe(&known).await;
             let described = described.map_err(refusal)?;
-            Ok(StatementDescription { parameters: described.parameters, schema: described.schema })
+            let Described { parameters, oids, schema } = described;
+            Ok(StatementDescription { parameters, oids, schema })
         };
         describe.boxed()
     }
@@ -116,7 +118,8 @@ impl QueryEngine for Rows {
         let app = Arc::clone(&self.0);
         // The common user name does not identify a caller.
         let user = Some(who.user).filter(|user| &**user != "weir");
-        let answer = async move { answer(&app, &sql, &parameters).await };
+        let settings = who.settings;
+        let answer = async move { answer(&app, &sql, &parameters, settings).await };
         PEER.scope(who.address, async move { as_caller(user.as_deref(), answer).await }).boxed()
     }
 }
@@ -125,6 +128,7 @@ async fn answer(
     app: &SharedApp,
     sql: &str,
     parameters: &[ArrayRef],
+    settings: Arc<[(String, String)]>,
 ) -> Result<QueryResult, PgError> {
     let _turn = app.turn().await.map_err(|_| {
         PgError::new("53400", "cannot query: too many queries are running")
@@ -133,7 +137,8 @@ async fn answer(
     // Clients would take an answer that was cut for the whole one: its size is the limit, not its
     // rows.
     let limits = QueryLimits { rows: usize::MAX, ..app.query_limits };
-    let query = Query::new(sql).caller(&caller()).parameters(parameters).limits(limits);
+    let query = Query::new(sql).caller(&caller()).parameters(parameters).settings(settings);
+    let query = query.limits(limits);
     let result = app.store.query(query).run().await;
     app.meter.count_query(result.is_ok());
     let result = result.map_err(refusal)?;

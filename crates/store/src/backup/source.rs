@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_datafile::{ErrorKind, StoreError, Tier};
+use weir_ledger::SqliteLedger;
 use weir_tables::Micros;
 use weir_tier::{FileLocations, SlowOptions};
 
@@ -16,6 +17,9 @@ use crate::manifest::{PostgresManifest, SqliteManifest};
 /// Entries not backed up: rows of the log are in files by then; the rest belongs to one run.
 const LEFT_OUT: [&str; 9] =
     ["cache", "copies", "data", "lock", "lost", "manifest.sqlite", CLOCK_FILE, "spill", "wal"];
+
+/// The ledger of incidents and notices, beside which are its `-wal` and `-shm` files.
+const LEDGER: &str = "actions.sqlite";
 
 /// The manifest and the file locations of a backup's source.
 pub(super) struct BackupSource {
@@ -121,12 +125,36 @@ impl BackupSource {
                 for path in others(&self.places.root) {
                     list.entries.extend(objects.take(&self.places, &path, Tier::Local)?);
                 }
+                self.take_ledger(objects, list)?;
             }
             SourceManifest::Shared(manifest) => {
                 for (name, content) in manifest.shared_files()? {
                     list.entries.push(objects.take_bytes(name, &content)?);
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl BackupSource {
+    /// Copies the ledger of incidents and notices as of one moment: a program may write it.
+    fn take_ledger(
+        &self,
+        objects: &mut ObjectCatalog<'_>,
+        list: &mut SnapshotList,
+    ) -> Result<(), StoreError> {
+        let copy = objects.target.draft().join("actions.copy");
+        drop(std::fs::remove_file(&copy));
+        let is_there = SqliteLedger::copy(&self.places.root, &copy).map_err(|error| {
+            let text = format!("cannot back up {}: {error}", self.name);
+            StoreError::new(ErrorKind::Io, text)
+        })?;
+        if is_there {
+            let content = std::fs::read(&copy);
+            let content = content.map_err(|error| StoreError::io("read", &copy, &error))?;
+            std::fs::remove_file(&copy).map_err(|error| StoreError::io("remove", &copy, &error))?;
+            list.entries.push(objects.take_bytes(LEDGER.to_owned(), &content)?);
         }
         Ok(())
     }
@@ -154,6 +182,7 @@ fn others(dir: &Path) -> Vec<String> {
             let Some(name) = name.to_str() else { continue };
             let is_out = LEFT_OUT.contains(&name)
                 || name.starts_with("manifest.sqlite")
+                || name.starts_with(LEDGER)
                 || name.ends_with(".new");
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && !is_out => waiting.push(path),

@@ -9,13 +9,13 @@ use crate::tool::{clock, eventually, number, options, parcel};
 const GROUPS: &str = "select count(*) from (select (value * 7919) % 1000003 as k, count(*) from generate_series(1, 1000000) group by 1)";
 const JOIN: &str =
     "select count(*) from generate_series(1, 2000000) a join generate_series(1, 2000000) b
-    on a.value = b.value";
+    on a.a = b.b";
 /// A cross join, which buffers one side in memory.
-const CROSS: &str = "select sum(a.value * b.value) from generate_series(1, 2000000) a
+const CROSS: &str = "select sum(a.a * b.b) from generate_series(1, 2000000) a
     cross join generate_series(1, 2000000) b";
 const ENDLESS: &str =
     "select count(*) from generate_series(1, 1000000) a cross join generate_series(1, 1000000) b
-    where a.value % 7 = b.value % 11";
+    where a.a % 7 = b.b % 11";
 
 /// Records every ended query.
 fn all_told(dir: &std::path::Path) -> StoreOptions {
