@@ -10,12 +10,14 @@ use crate::audit::args::AuditArgs;
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::bench::BenchArgs;
 use crate::capture::CaptureArgs;
+use crate::check::args::CheckArgs;
 use crate::compare::args::CompareArgs;
 use crate::doctor::args::DoctorArgs;
 use crate::drill::args::DrillArgs;
 use crate::edge::args::EdgeArgs;
 use crate::findings::args::FindingsArgs;
 use crate::haproxy::args::HaproxyArgs;
+use crate::heal::args::HealArgs;
 use crate::hub::args::{HubArgs, UpArgs};
 use crate::incidents::args::IncidentsArgs;
 use crate::notify::args::NotifyArgs;
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Incidents(IncidentsArgs),
     Notify(NotifyArgs),
     Oncall(OncallArgs),
+    Heal(HealArgs),
+    Check(CheckArgs),
     Thresholds(ThresholdsArgs),
     Tune(TuneArgs),
     Drill(DrillArgs),

@@ -7,6 +7,7 @@ mod audit;
 mod backup;
 mod bench;
 mod capture;
+mod check;
 mod cli;
 mod client;
 mod compare;
@@ -15,6 +16,7 @@ mod drill;
 mod edge;
 mod findings;
 mod haproxy;
+mod heal;
 mod hub;
 mod incidents;
 mod notify;
@@ -107,11 +109,10 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
             log::start(cli.log_level.as_deref().unwrap_or("error"))?;
             notify::run(&args.action, cli.config.as_deref())?;
         }
+        Command::Check(args) => return check::run(&args.action, &load()?.values),
         Command::Oncall(args) => oncall::run(&args)?,
-        Command::Tune(args) if args.trial.wish.is_some() => {
-            return tune::trial::run(&args, &load()?.values);
-        }
-        Command::Tune(args) => tune::run(&args)?,
+        Command::Heal(args) => heal::run(&args)?,
+        Command::Tune(args) => return tune_host(&args, load),
         Command::Drill(args) => return drill::run(&args),
         Command::Wire(args) => captured(&args)?,
         Command::Capture(args) => capture::run(&args)?,
@@ -119,6 +120,18 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Completions(args) => show::completions(args.shell, &mut Cli::command()),
         Command::Version => terminal::say(&format!("weir {}", env!("CARGO_PKG_VERSION"))),
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Proposes settings, or tries one.
+fn tune_host(
+    args: &tune::args::TuneArgs,
+    load: impl FnOnce() -> Result<Config, Failure>,
+) -> Result<ExitCode, Failure> {
+    if args.trial.wish.is_some() {
+        return tune::trial::run(args, &load()?.values);
+    }
+    tune::run(args)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct AuditArgs {
     /// compared.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u64,
-    /// How lines make events: java, python, go, ruby, indent, start=PATTERN or
+    /// How lines make events: java, python, go, ruby, indent, csv, container, start=PATTERN or
     /// continuation=PATTERN. Default: the `[[logs]]` entry of the file, else one event a line.
     #[arg(long, value_name = "RULE")]
     pub(crate) multiline: Option<String>,

@@ -11,6 +11,8 @@ use super::{LineSum, STRETCH_BYTES};
 
 /// Bytes that are read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes that show which program writes a log.
+const HEAD_BYTES: usize = 512;
 
 /// Files that the arguments name; a glob must find something.
 pub(super) fn expand(globs: &[String]) -> Result<Vec<PathBuf>, Failure> {
@@ -26,6 +28,11 @@ pub(super) fn expand(globs: &[String]) -> Result<Vec<PathBuf>, Failure> {
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// Whether rows of a rule have texts of several lines.
+pub(super) fn has_text_lines(rule: &Multiline) -> bool {
+    !rule.joins_pieces()
 }
 
 /// A file that the hub knows.
@@ -91,12 +98,19 @@ impl LogFile {
         })
     }
 
+    /// The rule that the agent applies to a container's log.
+    pub(super) fn container_rule(&mut self) -> Option<Multiline> {
+        let mut head = vec![0; HEAD_BYTES];
+        let length = self.file.read_at(&mut head, 0).ok()?;
+        Multiline::of_head(&head[..length])
+    }
+
     /// Reads the whole content once.
     pub(super) fn lines(&mut self, rule: Option<&Multiline>) -> Result<Lines, Failure> {
         let mut lines = Lines::default();
-        let (position, has_texts) = (self.position, rule.is_some());
+        let (position, has_texts) = (self.position, rule.is_some_and(has_text_lines));
         let (mut splitter, mut event) = (rule.map(Multiline::splitter), Vec::new());
-        lines.size = self.each_line(0, has_texts, |line, text, is_whole| {
+        lines.size = self.each_line(0, rule.is_some(), |line, text, is_whole| {
             if is_whole {
                 lines.whole_size = line.to;
             }

@@ -179,8 +179,7 @@ fn one(
     end: Instant,
 ) -> Result<Audit, Failure> {
     loop {
-        let is_multiline = rule.is_some();
-        let mut audit = Audit { path: path.clone(), is_multiline, ..Audit::default() };
+        let mut audit = Audit { path: path.clone(), ..Audit::default() };
         let mut file = match LogFile::open(&path, host, |streams| hub.positions(streams))? {
             Ok(file) => file,
             Err(why) => {
@@ -192,6 +191,9 @@ fn one(
                 continue;
             }
         };
+        let of_container = if rule.is_none() { file.container_rule() } else { None };
+        let rule = rule.or(of_container.as_ref());
+        audit.is_multiline = rule.is_some();
         audit.stream = Some(file.stream.short());
         audit.position = file.position;
         let lines = file.lines(rule)?;
@@ -218,7 +220,8 @@ fn compare(
     audit: &mut Audit,
 ) -> Result<(), Failure> {
     let stream = file.stream.short();
-    let rows = hub.sums(stream, file.position, rule.is_some())?;
+    let has_texts = rule.is_some_and(disk::has_text_lines);
+    let rows = hub.sums(stream, file.position, has_texts)?;
     audit.lines = lines.sums.values().map(|sum| sum.lines).sum();
     audit.rows = rows.values().map(|sum| sum.lines).sum();
     audit.delay = hub.delay(stream)?;
@@ -232,7 +235,11 @@ fn compare(
     audit.unseen_stretches = begins.len().saturating_sub(MAX_STRETCHES);
     for begin in begins.into_iter().take(MAX_STRETCHES) {
         let (events, end) = file.events(begin, rule)?;
-        let in_tables = hub.offsets(stream, begin..end.min(file.position), rule.is_some())?;
+        let mut in_tables = hub.offsets(stream, begin..end.min(file.position), has_texts)?;
+        if rule.is_some() && !has_texts {
+            // A row has all pieces of its message.
+            in_tables.iter_mut().for_each(|row| row.lines = None);
+        }
         look(&events, &in_tables, audit);
     }
     Ok(())

@@ -37,7 +37,12 @@ pub(crate) trait HostSource {
 
 /// What to sample.
 pub(crate) fn host_options(root: &Path, host: String) -> HostOptions {
-    HostOptions { root: root.to_owned(), host, agent_version: env!("CARGO_PKG_VERSION").into() }
+    HostOptions {
+        root: root.to_owned(),
+        host,
+        agent_version: env!("CARGO_PKG_VERSION").into(),
+        ..HostOptions::default()
+    }
 }
 
 /// A collector's error as the command's.

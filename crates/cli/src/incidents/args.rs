@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::client::WeirArgs;
+use crate::findings::args::VerdictArg;
 
 /// List incidents, acknowledge, resolve and silence them.
 ///
@@ -13,7 +14,8 @@ use crate::client::WeirArgs;
   weir incidents                                 open incidents
   weir incidents --all --format json             resolved ones as well, for a program
   weir incidents ack 4K7QX2 --by ada             stop the escalation for 60 minutes
-  weir incidents resolve 4K7QX2 --by ada
+  weir incidents resolve 4K7QX2 --by ada --judgement real --did 'restarted shop.service'
+  weir incidents judge 4K7QX2 wrong --by ada     one that is over
   weir incidents silence 'disk.*' --host db1 --for 2h --by ada --reason 'disk is being replaced'")]
 pub(crate) struct IncidentsArgs {
     /// What to do with them.
@@ -56,6 +58,28 @@ pub(crate) enum IncidentsAction {
         #[arg(value_name = "ID")]
         id: String,
         /// Who closes it; default: the user of the login.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+        /// Whether it was real; kept for its rule, as `weir findings judge` does.
+        #[arg(long, value_enum)]
+        judgement: Option<VerdictArg>,
+        /// The action that was taken, in a few words; use the same words for the same action.
+        #[arg(long, value_name = "TEXT", requires = "judgement")]
+        did: Option<String>,
+    },
+    /// Say whether an incident was real, also when it is over; the newest judgement holds.
+    Judge {
+        /// The incident's id, or its first letters.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// real: something was wrong. not-actionable: true, but nothing to do about it. wrong:
+        /// nothing was wrong.
+        #[arg(value_enum)]
+        verdict: VerdictArg,
+        /// The action that was taken, in a few words; use the same words for the same action.
+        #[arg(long, value_name = "TEXT")]
+        did: Option<String>,
+        /// Who judges; default: the user of the login.
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },

@@ -9,6 +9,7 @@ use weir_process::failure::{EXIT_USAGE, Failure};
 use weir_process::terminal::{Paint, say, say_json};
 
 use crate::client::Client;
+use crate::findings::args::VerdictArg;
 use crate::incidents::args::{IncidentsAction, IncidentsArgs, ListFormat};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -18,8 +19,23 @@ pub(crate) fn run(args: &IncidentsArgs) -> Result<(), Failure> {
     let client = args.weir.client()?;
     match &args.action {
         None => list(&client, args),
-        Some(IncidentsAction::Ack { id, by }) => change(&client, id, "ack", by.as_deref()),
-        Some(IncidentsAction::Resolve { id, by }) => change(&client, id, "resolve", by.as_deref()),
+        Some(IncidentsAction::Ack { id, by }) => change(&client, id, "ack", &json!({"by": by})),
+        Some(IncidentsAction::Resolve { id, by, judgement, did }) => {
+            let verdict = judgement.map(VerdictArg::as_str);
+            let body = json!({"by": by, "judgement": verdict, "did": did});
+            change(&client, id, "resolve", &body)
+        }
+        Some(IncidentsAction::Judge { id, verdict, did, by }) => {
+            let id = whole_id(&client, id, "judge")?;
+            let body = json!({"verdict": verdict.as_str(), "action": did, "by": by});
+            let answer = client.post_json(&format!("/api/incidents/{id}/judgement"), &body)?;
+            let rule = answer["rule"].as_str().unwrap_or_default();
+            say(&format!(
+                "{id}: judged, {} of {} of `{rule}` were real",
+                answer["real"], answer["judged"]
+            ));
+            Ok(())
+        }
         Some(IncidentsAction::Silence { rule, host, duration, reason, by }) => {
             let body = json!({
                 "rule": rule, "host": host, "for": duration, "reason": reason, "by": by,
@@ -32,9 +48,9 @@ pub(crate) fn run(args: &IncidentsArgs) -> Result<(), Failure> {
     }
 }
 
-fn change(client: &Client, id: &str, action: &str, by: Option<&str>) -> Result<(), Failure> {
+fn change(client: &Client, id: &str, action: &str, body: &Value) -> Result<(), Failure> {
     let id = whole_id(client, id, action)?;
-    let answer = client.post_json(&format!("/api/incidents/{id}/{action}"), &json!({"by": by}))?;
+    let answer = client.post_json(&format!("/api/incidents/{id}/{action}"), body)?;
     say(&format!("{id}: {}", answer["change"].as_str().unwrap_or("done")));
     Ok(())
 }

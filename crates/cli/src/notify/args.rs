@@ -4,13 +4,14 @@ use clap::{Args, Subcommand};
 
 use crate::client::WeirArgs;
 
-/// Check the configuration of notices, and send a test.
+/// Check the configuration of notices, send a test, take answers by mail.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weir notify check                              receivers, people, rotas and routes that cannot work
   weir notify check --config weir.toml
   weir notify test --receiver phone              send a test page to one receiver
-  weir notify test --person ada                  to the receivers of one person")]
+  weir notify test --person ada                  to the receivers of one person
+  weir notify reply < mail                       a mail server pipes answers to pages into it")]
 pub(crate) struct NotifyArgs {
     /// What to do.
     #[command(subcommand)]
@@ -42,6 +43,14 @@ pub(crate) enum NotifyAction {
         /// All receivers of a person's pages.
         #[arg(long, value_name = "NAME")]
         person: Option<String>,
+        #[command(flatten)]
+        weir: WeirArgs,
+    },
+    /// Acknowledge or resolve by a mail that answers a page, read from standard input.
+    ///
+    /// The first word of the answer is `ack` or `resolve`. Automatic answers, and senders that got no
+    /// page, change nothing; the exit status is 0 then, too, so that no bounce is sent.
+    Reply {
         #[command(flatten)]
         weir: WeirArgs,
     },

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 
+use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -16,8 +17,14 @@ use crate::notify::args::NotifyAction;
 /// The exit status when something is wrong.
 const EXIT_WRONG: u8 = 1;
 
+/// Longest mail that is read: more than the hub takes, so that it refuses it.
+const MAIL_BYTES_MAX: u64 = 1_100_000;
+
 /// Runs the command, with `config` or the first of the usual files.
 pub(crate) fn run(action: &NotifyAction, config: Option<&Path>) -> Result<(), Failure> {
+    if let NotifyAction::Reply { weir } = action {
+        return replied(&weir.client()?);
+    }
     let config = Config::of_process(config, None).map_err(|failure| failure.code(EXIT_WRONG))?;
     let values = &config.values;
     match action {
@@ -29,6 +36,31 @@ pub(crate) fn run(action: &NotifyAction, config: Option<&Path>) -> Result<(), Fa
             };
             tested(&weir.client()?, weir.is_named(), values, &test)
         }
+        NotifyAction::Reply { weir } => replied(&weir.client()?),
+    }
+}
+
+/// Takes a mail from standard input. What is no answer is only reported, since a mail server returns
+/// a mail whose program fails.
+fn replied(client: &Client) -> Result<(), Failure> {
+    let mut mail = Vec::new();
+    let read = std::io::stdin().lock().take(MAIL_BYTES_MAX).read_to_end(&mut mail);
+    read.map_err(|error| Failure::new(format!("cannot read the mail: {error}")))?;
+    // The words that count are ASCII.
+    let body = json!({"mail": String::from_utf8_lossy(&mail)});
+    match client.post("/api/notify/reply", body.to_string().as_bytes()) {
+        // A mail that is no answer, or one to what is over.
+        Ok(response) if [400, 404].contains(&response.status) => {
+            say(&response.failure().to_string());
+            Ok(())
+        }
+        Ok(response) => {
+            let answer = response.json()?;
+            let word = |name: &str| answer[name].as_str().unwrap_or_default();
+            say(&format!("{}: {}", word("incident_id"), word("change")));
+            Ok(())
+        }
+        Err(error) => Err(unreachable_weir(client, &error)),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod args;
 
 use weir_config::buckets::BUCKETS;
 use weir_config::databases::DATABASES;
+use weir_config::heal::HEALS;
 use weir_config::logins::LOGINS;
 use weir_config::notify::NOTIFY_LISTS;
 use weir_config::outputs::OUTPUTS;
@@ -153,7 +154,7 @@ fn config_toml(config: &Config) -> String {
         out.push('\n');
     }
     let lists = [&BUCKETS, &DATABASES, &LOGINS, &SCRAPE, &OUTPUTS];
-    for list in lists.into_iter().chain(NOTIFY_LISTS) {
+    for list in lists.into_iter().chain(NOTIFY_LISTS).chain([&HEALS]) {
         out += &format!("# {}\n#[[{}]]\n", list.doc, list.section);
         for key in list.keys {
             let default = if key.default.is_empty() { "has to be set" } else { key.default };

@@ -27,8 +27,8 @@ use weir_process::terminal::{Paint, complain, say, say_json};
 use weir_process::time_args::{parse_capture_instant, parse_capture_span, parse_width};
 use weir_wire::text::{LineReader, TextReader};
 use weir_wire::{
-    Capture, CaptureFormat, CaptureInput, Filter, FilterError, Model, ModelOptions, Report,
-    RowSink, SkipCounts, WireError,
+    Capture, CaptureFormat, CaptureInput, FileOrder, Filter, FilterError, Model, ModelOptions,
+    Report, RowSink, SkipCounts, WireError,
 };
 
 use crate::capture;
@@ -203,7 +203,7 @@ fn watch(
     Ok(report)
 }
 
-/// All files are one capture, in the order that is given.
+/// All files are one capture, in the order of their first packets.
 fn read(
     args: &ModelArgs,
     filter: Option<Filter>,
@@ -212,7 +212,11 @@ fn read(
 ) -> Result<Report, Failure> {
     let mut model = model(args, filter, sink);
     let (mut skipped, mut tap_drops) = (SkipCounts::default(), None);
-    for file in files {
+    let mut newest_ns = None;
+    let order = FileOrder::new(files).map_err(wire_failure)?;
+    for ordered in order.files() {
+        let file = ordered.path();
+        ordered.check_after(newest_ns).map_err(wire_failure)?;
         let input = open(file).map_err(wire_failure)?;
         if input.format() == CaptureFormat::Text {
             skipped.merge(&read_text(input, &mut model)?);
@@ -224,6 +228,7 @@ fn read(
             progress.show(capture.progress());
         }
         progress.clear();
+        newest_ns = newest_ns.max(capture.span_ns().map(|[_, newest]| newest));
         skipped.merge(&capture.skipped());
         tap_drops = match (tap_drops, capture.tap_drops()) {
             (Some(before), Some(more)) => Some(before + more),
