@@ -93,6 +93,15 @@ export const endSilence = async id => (await postJson(`/api/silences/${encodeURI
 /** Sends a test to a receiver and waits for its answer. @param {string} receiver @returns {Promise<any>} */
 export const testReceiver = async receiver => (await postJson('/api/notify/test', { receiver })).json();
 
+/** A person's answer about a repair. @param {string} run @param {'approve' | 'refuse' | 'undo'} answer @param {{by: string}} body @returns {Promise<any>} */
+export const decideRun = async (run, answer, body) => (await postJson(`/api/actions/${encodeURIComponent(run)}/${answer}`, body)).json();
+
+/** No repair starts from now on. @param {{by: string, reason: string}} body @returns {Promise<any>} */
+export const stopRepairs = async body => (await postJson('/api/heal/stop', body)).json();
+
+/** Repairs may start again. @param {{by: string}} body @returns {Promise<any>} */
+export const startRepairs = async body => (await postJson('/api/heal/start', body)).json();
+
 /** A person's yes to a proposed threshold. @param {string} rule @param {{value: number, proposed: number}} yes @returns {Promise<any>} */
 export const acceptThreshold = async (rule, yes) => (await postJson(`/api/thresholds/${encodeURIComponent(rule)}`, yes)).json();
 

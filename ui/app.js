@@ -8,6 +8,8 @@ import { link, setParams, useRoute } from './router.js';
 import { Icon } from './parts/icon.js';
 import { Problem } from './parts/panel.js';
 import { Help } from './views/help.js';
+import { Actions } from './views/actions.js';
+import { Checks } from './views/checks.js';
 import { Overview } from './views/overview.js';
 import { Compare } from './views/compare.js';
 import { Edge } from './views/edge.js';
@@ -26,6 +28,8 @@ const VIEWS = [
   { id: 'findings', key: 'f', title: 'Findings', view: Findings },
   { id: 'incidents', key: 'i', title: 'Incidents', view: Incidents },
   { id: 'oncall', key: 'n', title: 'On call', view: OnCall },
+  { id: 'checks', key: 'h', title: 'Checks', view: Checks },
+  { id: 'actions', key: 'a', title: 'Actions', view: Actions },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'edge', key: 'e', title: 'Edge', view: Edge },
   { id: 'wire', key: 'w', title: 'Wire', view: Wire },

@@ -29,6 +29,7 @@ function answers(state) {
     '/api/silences': { silences: [] },
     '/api/notices': { notices: [] },
     '/api/oncall': { rotas: [] },
+    '/api/actions': { enabled: true, stopped: null, public_key: '', heals: [], ladders: [], runs: [] },
     '/api/rules': { rules: [] },
     '/api/tables': { tables: TABLES },
   };

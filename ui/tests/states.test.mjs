@@ -31,6 +31,10 @@ test('an_empty_weir_says_what_to_do_on_every_view', { skip }, async () => {
     await page.goto('/#/oncall');
     for (const text of ['No rota is configured.', 'No silences.', 'weir has sent no notice yet.']) await page.getByText(text).waitFor();
     await shot(page, 'empty-oncall');
+    await page.goto('/#/checks');
+    await page.getByText('No check ran yet.').waitFor();
+    await page.goto('/#/actions');
+    for (const text of ['No repair waits for an answer.', 'No repair was proposed yet.']) await page.getByText(text).waitFor();
     await page.goto('/#/logs?q=nothing');
     await page.getByText('No row matches in this time range.').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
@@ -91,7 +95,7 @@ test('the_page_is_usable_by_keyboard', { skip }, async () => {
   server.state = 'empty';
   await withPage(server.url, async page => {
     await page.getByText('All clear.').waitFor();
-    for (const [key, view] of [['f', 'findings'], ['i', 'incidents'], ['n', 'oncall'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'],
+    for (const [key, view] of [['f', 'findings'], ['i', 'incidents'], ['n', 'oncall'], ['h', 'checks'], ['a', 'actions'], ['l', 'logs'], ['e', 'edge'], ['w', 'wire'], ['s', 'sql'],
       ['c', 'compare'], ['o', 'overview']]) {
       await page.keyboard.press('g');
       await page.keyboard.press(key);
@@ -115,7 +119,7 @@ test('nothing_overflows_sideways_from_a_phone_to_a_wide_screen', { skip }, async
   server.state = 'empty';
   for (const width of [360, 1024, 1920]) {
     await withPage(server.url, async page => {
-      for (const view of ['overview', 'findings', 'incidents', 'oncall', 'logs', 'edge', 'wire', 'sql', 'compare']) {
+      for (const view of ['overview', 'findings', 'incidents', 'oncall', 'checks', 'actions', 'logs', 'edge', 'wire', 'sql', 'compare']) {
         await page.goto(`/#/${view}`);
         await page.locator('main .panel').first().waitFor();
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

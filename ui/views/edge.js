@@ -18,6 +18,7 @@ const EVERY = 5_000;
 const perSecond = x => (x === null ? '–' : `${count(Number(x.toPrecision(3)))}/s`);
 const bytes = x => `${size(x ?? 0)}/s`;
 const WORDS = { up: 'up', slow_start: 'starts slowly', check_failed: 'fails checks', ejected: 'out: failures', stalled: 'out: hangs',
+  unresolved: 'out: name unknown',
   draining: 'draining', out: 'out' };
 const NO_EDGE = html`<p>No edge reported in last minute. Start one: <code>weir edge --listen 0.0.0.0:80 --backend 10.0.0.5:8080</code>, or set <code>edge.listen</code> in <code>weir.toml</code>.</p>`;
 
@@ -93,7 +94,7 @@ function Backends({ host, here }) {
 }
 
 function Backend({ row: b, history, control, reload }) {
-  const isOut = ['ejected', 'stalled', 'check_failed'].includes(b.state);
+  const isOut = ['ejected', 'stalled', 'check_failed', 'unresolved'].includes(b.state);
   return html`<tr data-row data-backend=${b.backend} tabindex="-1">
     <td class="mono"><b>${b.backend}</b><span class="aside">${b.pool ? ` ${b.pool}` : ''} ${b.host}</span></td>
     <td><span class=${`edge-state is-${isOut ? 'out' : b.state}`} title=${b.reason ?? ''}>${WORDS[b.state] ?? b.state}</span>

@@ -38,7 +38,7 @@ from last order by host, pool, backend`;
 
 /** The worst state of each backend in each minute of the last half hour. */
 export const HEALTH = `select host, backend, date_bin(interval '1 minute', ts) as ts,
-  case when bool_or(state in ('ejected', 'stalled', 'check_failed')) then 'out'
+  case when bool_or(state in ('ejected', 'stalled', 'check_failed', 'unresolved')) then 'out'
     when bool_or(state = 'draining') then 'draining' when bool_or(state = 'slow_start') then 'slow_start' else 'up' end as state,
   max(reason) as reason, max(failures_total) - min(failures_total) as failures
 from edge_backend where ts > now() - interval '30 minutes'$scope

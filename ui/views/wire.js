@@ -16,6 +16,7 @@ const WORDS = {
   smooth: 'nothing stands out', accept_queue: 'the accept queue of this host', keepalive_race: 'keep-alive race',
     path_loss: 'loss on the way', upstream_network_jitter: 'upstream network delays packets',
   sender_bursts: 'bursty senders', client_reader: 'slow clients', edge_stall: 'the server is slow', slow_app: 'the application',
+  failing: 'failing requests',
     unknown: 'not to be told',
 };
 
