@@ -13,13 +13,13 @@ use super::harness::{SeededRandom, Weir, pause, quiet, request, serve, try_rows,
 const PATIENCE: Duration = Duration::from_secs(60);
 const ENDLESS: &str =
     "select count(*) from generate_series(1, 250000) a cross join generate_series(1, 90000000) b
-    where a.value % 7 = b.value % 11";
+    where a.a % 7 = b.b % 11";
 /// Keys in no order: both sides go to files to be sorted.
 const JOIN: &str =
     "select count(*) from (select (value * 7919) % 1000003 as k from generate_series(1, 1000000)) a
     join (select (value * 7907) % 1000003 as k from generate_series(1, 1000000)) b on a.k = b.k";
 /// All of one side is kept in memory.
-const CROSS: &str = "select sum(a.value * b.value) from generate_series(1, 3000000) a cross join generate_series(1, 3000000) b";
+const CROSS: &str = "select sum(a.a * b.b) from generate_series(1, 3000000) a cross join generate_series(1, 3000000) b";
 const GROUPS: &str = "select count(*) from (select (value * 7919) % 1000003 as k, count(*) from generate_series(1, 1000000) group by 1)";
 
 fn hub(data: &Path, log: &Path) -> Weir {

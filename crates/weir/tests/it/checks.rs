@@ -1,0 +1,93 @@
+//! Checks as users configure them: a plugin, a probe and an application that reports its health,
+//! each against a real process, to rows and findings.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::harness::{EndedProcess, Weir, can_run, free_port, serve, text, wait_for, weir};
+
+const ARRIVAL: Duration = Duration::from_secs(60);
+
+/// Starts a server of files, whose `weir/health` is the health of an application.
+fn application(dir: &Path, port: u16) -> EndedProcess {
+    std::fs::create_dir_all(dir.join("weir")).expect("it can be made");
+    let mut command = Command::new("python3");
+    command.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string(), "--directory"]);
+    command.arg(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    EndedProcess(command.spawn().expect("it starts"))
+}
+
+fn report(dir: &Path, body: &str) {
+    // Written beside it and renamed, so that no poll reads half of it.
+    std::fs::write(dir.join("weir/health.new"), body).expect("it can be written");
+    std::fs::rename(dir.join("weir/health.new"), dir.join("weir/health")).expect("it can be moved");
+}
+
+fn arrives(weir: &Weir, condition: &str) {
+    let sql = format!("select count(*) from check_result where {condition}");
+    wait_for(condition, ARRIVAL, || (weir.number(&sql) > 0).then_some(()));
+}
+
+#[test]
+fn plugin_probe_and_digest_become_rows_and_a_failed_own_check_a_finding() {
+    let has_python = Command::new("python3").arg("--version").output().is_ok();
+    if !can_run("checks", "python3 (apt-get install python3)", has_python) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (files, config) = (dir.path().join("files"), dir.path().join("weir.toml"));
+    let port = free_port();
+    let server = application(&files, port);
+    report(
+        &files,
+        r#"{"status": "pass", "serviceId": "shop", "checks": {"feed": [{"status": "pass"}]}}"#,
+    );
+    let entries = format!(
+        "[collect]\nzone = \"fra1\"\nrole = \"web\"\nfind_logs = false\n\
+         [[checks]]\nname = \"answer\"\ncommand = [\"/bin/echo\", \"fine | answer=42s;40;50\"]\ninterval_seconds = 2\n\
+         [[probes]]\nkind = \"http\"\ntarget = \"http://127.0.0.1:{port}/weir/health\"\nexpect_body = \"shop\"\ninterval_seconds = 2\n"
+    );
+    std::fs::write(&config, entries).expect("it can be written");
+    let config = config.display().to_string();
+    let mut command = serve("up", &dir.path().join("data"));
+    command.args(["--config", &config]);
+    let running = Weir::start(command);
+    arrives(
+        &running,
+        "kind = 'plugin' and check = 'answer' and status = 'ok' and observed_value = 42 and perfdata['answer'] = '42s;40;50'",
+    );
+    arrives(&running, "kind = 'http' and status = 'ok' and zone = 'fra1' and expires_ts > ts");
+    arrives(&running, "kind = 'digest' and check = 'feed' and service = 'shop' and status = 'ok'");
+    assert_eq!(
+        running.number("select count(*) from host_info where role = 'web' and zone = 'fra1'"),
+        1
+    );
+    let failing = r#"{"status": "fail", "serviceId": "shop", "checks": {"feed": [{"status": "fail", "scope": "self", "output": "feed is quiet"}]}}"#;
+    report(&files, failing);
+    arrives(
+        &running,
+        "check = 'feed' and status = 'critical' and scope = 'self' and output = 'feed is quiet'",
+    );
+    wait_for("the finding", ARRIVAL, || {
+        (!running.findings("app.check_failing").is_empty()).then_some(())
+    });
+    drop(server);
+    arrives(&running, "kind = 'http' and status = 'critical' and output = 'connection refused'");
+    let listed = weir(&["check", "list", "--config", &config]);
+    assert!(text(&listed.stdout).contains("answer: plugin, every 2 s"), "{listed:?}");
+    let run = weir(&["check", "run", "answer", "--config", &config]);
+    assert_eq!(
+        (run.status.code(), text(&run.stdout).lines().next().map(str::to_owned)),
+        (Some(0), Some("ok: fine".to_owned()))
+    );
+    let down = weir(&[
+        "check",
+        "run",
+        &format!("http://127.0.0.1:{port}/weir/health"),
+        "--config",
+        &config,
+    ]);
+    assert_eq!(down.status.code(), Some(2), "{down:?}");
+    assert_eq!(running.terminate(), Some(0));
+}
