@@ -121,15 +121,10 @@ fn lost_after(tier: &Tier) -> f64 {
     to_client.max(to_server)
 }
 
-/// Share of identifications up to which skipped ones are lost packets although the sequence numbers
-/// have no hole: a lone request that is lost and sent again leaves none. Hosts that count all their
-/// packets together skip more.
-const LONE_LOSS_MAX: f64 = 0.05;
-
 /// Loss before the tap: missing identifications of one side, less the losses of the tap. Loss
 /// by the tap affects both directions alike, loss on the path only one; the difference counts when
-/// chance does not explain it, and when few are missing or holes in the sequence numbers were filled
-/// late: other packets may take identifications, too.
+/// chance does not explain it, and when holes in the sequence numbers were filled late: other
+/// packets may take identifications, too.
 fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     let client = missing_share(&tier.transport.client);
     let server = missing_share(&tier.transport.server);
@@ -141,8 +136,8 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
     let tap = MissingShare { share: 1.5 * missed_by_tap, variance: 0.0 };
     let sides = &tier.transport;
     let has_holes = [sides.client.refilled > 0, sides.server.refilled > 0];
-    let to_server = client.filter(|own| has_holes[0] || own.share <= LONE_LOSS_MAX);
-    let to_client = server.filter(|own| has_holes[1] || own.share <= LONE_LOSS_MAX);
+    let to_server = client.filter(|_| has_holes[0]);
+    let to_client = server.filter(|_| has_holes[1]);
     let to_server = to_server.and_then(|own| own.beyond(server.unwrap_or(tap))).unwrap_or(0.0);
     let to_client = to_client.and_then(|own| own.beyond(client.unwrap_or(tap))).unwrap_or(0.0);
     to_server.max(to_client).max(refilled)
@@ -151,8 +146,7 @@ fn lost_before(tier: &Tier, missed_by_tap: f64) -> f64 {
 /// Share of identifications that the client skipped while its sequence numbers had no hole.
 fn skipped_ids(tier: &Tier) -> f64 {
     let client = &tier.transport.client;
-    let own = missing_share(client).filter(|own| own.share > LONE_LOSS_MAX);
-    if client.refilled > 0 { 0.0 } else { own.map_or(0.0, |own| own.share) }
+    if client.refilled > 0 { 0.0 } else { missing_share(client).map_or(0.0, |own| own.share) }
 }
 
 fn slow_first_together(tier: &Tier) -> f64 {
