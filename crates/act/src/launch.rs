@@ -40,7 +40,7 @@ impl LaunchRequest {
         [LAUNCH.to_owned(), self.descriptor.to_string()].into_iter().chain(numbers).collect()
     }
 
-    /// Reads [`LaunchRequest::arguments`] after the first; the rest is the step.
+    /// Reads the arguments of a launch after the first; the rest is the step.
     pub fn parse(arguments: &[String]) -> Option<(Self, &[String])> {
         let (numbers, step) = arguments.split_at_checked(5)?;
         let [descriptor, uid, gid, memory, tasks] = numbers else { return None };

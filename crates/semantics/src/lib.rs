@@ -2,7 +2,7 @@
 //!
 //! Recorded answers of PostgreSQL test it, beside `weir-sql`, which runs queries.
 //!
-//! Three steps change a query: [`rewrite`] its syntax, before names are resolved; [`typed`] its
+//! Three steps change a query: [`rewrite`] its syntax, before names are resolved; `typed` its
 //! expressions, once their types are known; and the analyzer rules whole plans, for what depends on
 //! keys of groups, sorts and joins. What none of them can mend is refused.
 
