@@ -477,7 +477,7 @@ fn pattern(param: &ParamTable) -> Result<ParamRule, String> {
     Ok(ParamRule::Pattern { pattern, max_bytes })
 }
 
-/// A bound that does not apply to a rule: its author believes in a limit that is not there.
+/// A bound that does not apply to a rule: its author would rely on a limit that does not exist.
 fn unused_key(param: &ParamTable, rule: &ParamRule) -> Option<String> {
     let [is_integer, is_path, is_address, is_pattern] = [
         matches!(rule, ParamRule::Integer { .. }),

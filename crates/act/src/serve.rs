@@ -6,7 +6,7 @@
 //!   ─► journal (synced) ─► steps ─► journal ─► report
 //! ```
 //! An order that was verified and refused is recorded too: replaying it while it is still valid
-//! must not run what its hub believes refused.
+//! must not run what its hub has recorded as refused.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -18,6 +18,7 @@ mod findings;
 mod haproxy;
 mod heal;
 mod hub;
+mod id_prefix;
 mod incidents;
 mod notify;
 mod oncall;

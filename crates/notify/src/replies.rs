@@ -11,7 +11,7 @@ use crate::receiver::SendError;
 /// Hex digits of a tag: 64 bits, which can only be tried online.
 const TAG_DIGITS: usize = 16;
 
-/// What a person wants done about an incident.
+/// A person's decision about an incident.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyAction {
     /// The person works on it.

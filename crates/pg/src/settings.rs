@@ -290,7 +290,7 @@ fn checked(setting: &Setting<'_>) -> Result<String, PgError> {
 }
 
 /// Whether a fixed setting may be "set" to `value`: dates always have ISO's order, but a client that
-/// wants another encoding, or to write, must get an error.
+/// asks for another encoding, or for writing, must get an error.
 fn is_harmless(current: &Setting<'_>, value: &str) -> bool {
     if value.eq_ignore_ascii_case("default") {
         return true;

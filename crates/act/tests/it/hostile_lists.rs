@@ -101,7 +101,7 @@ const TEXTS: &[(&str, &str, &str)] = &[
     ("an empty reason", "\"nothing to undo\"", "\" \""),
     ("no user", "user = \"USER\"", ""),
     ("an empty user", "\"USER\"", "\"\""),
-    ("an unknown user", "\"USER\"", "\"nobody-here\""),
+    ("an unknown user", "\"USER\"", "\"no-such-account\""),
     ("a rule that is none", "app.down", "app down"),
     ("no TOML", "id = ", "id : "),
     ("no text", "id = \"tool\"", "\u{0}"),

@@ -213,7 +213,7 @@ fn trust_pins_a_hub_and_its_file_is_used() {
     for arguments in [
         &["trust", "/nonexistent"][..],
         &["trust", file, "--agent", ""],
-        &["trust", file, "--user", "nobody-here"],
+        &["trust", file, "--user", "no-such-account"],
         &["trust", file, "--other", "x"],
         &["trust", file, "--agent"],
     ] {

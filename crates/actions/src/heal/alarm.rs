@@ -41,7 +41,7 @@ impl HealDesk {
     }
 }
 
-/// The finding about a run; `class` is that of its own finding while that fires.
+/// The finding about a run; `class` is the class of the finding that it repairs, while that fires.
 fn run_alarm(now: Micros, run: &HealRun, class: Option<Urgency>) -> Option<Finding> {
     let (id, action, host) = (&run.id, &run.action, &run.host);
     let closed = run.closed_us.map(|closed| now.0 - closed);

@@ -108,7 +108,7 @@ impl HealDesk {
         }
     }
 
-    /// Takes what the policy wants now into a run; the step that applies, or `None` if the run
+    /// Takes the target of the policy into a run; the step that applies, or `None` if the run
     /// ends because it is another one now.
     fn follow_policy(
         &mut self,

@@ -33,7 +33,7 @@ pub enum HealOrderKind {
 /// An order to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealOrder {
-    /// 32 hex digits, the same whoever decides it.
+    /// 32 hex digits, the same on every hub.
     pub order_id: String,
     /// The run.
     pub run_id: String,

@@ -84,7 +84,7 @@ impl HostLock {
 pub struct OrderReport {
     /// The order, 32 hex digits.
     pub order_id: String,
-    /// The host that reports; no host speaks for another.
+    /// The host that reports; a host reports its own runs only.
     pub host: String,
     /// When it happened.
     pub ts: Micros,

@@ -10,7 +10,7 @@ use super::run::RunPlan;
 use super::target::{parameters, placeholder, target_host};
 use crate::Urgency;
 
-/// What a policy wants for a finding.
+/// Target of a policy for a finding.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryMatch<'a> {
     pub(crate) entry: &'a HealEntry,

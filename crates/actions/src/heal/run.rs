@@ -43,7 +43,7 @@ pub enum RunState {
     Proposed,
     /// A limit, a person or the host refused it.
     Refused,
-    /// People were asked for an approval.
+    /// An approval is pending.
     Asked,
     /// A person approved it.
     Approved,
@@ -242,7 +242,7 @@ impl HealRun {
         self.closed_us = Some(now.0);
     }
 
-    /// Decides the order; `false` if it was decided before. The id is the same whoever decides it,
+    /// Decides the order; `false` if it was decided before. The id is the same on every hub,
     /// so a host that has it twice runs it once.
     pub(crate) fn order(&mut self, now: Micros, snapshot: &RunSnapshot) -> bool {
         if self.order_id.is_some() {

@@ -39,7 +39,7 @@ impl BenchDesk {
     }
 }
 
-/// The person whose shift begins learns what is open: target/goalert#583, target/goalert#2865.
+/// The person whose shift begins gets what is open: target/goalert#583, target/goalert#2865.
 #[test]
 fn hand_over_lists_incidents_silences_and_pages_of_the_shift() {
     let mut bench = bench(web());

@@ -5,11 +5,12 @@ pub(crate) mod args;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_process::failure::{EXIT_USAGE, Failure};
+use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, say};
 
 use crate::client::Client;
 use crate::findings::args::{FindingsAction, FindingsArgs};
+use crate::id_prefix::{IdList, whole_id};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Letters of an id that are shown.
@@ -21,7 +22,16 @@ pub(crate) fn run(args: &FindingsArgs) -> Result<(), Failure> {
     match &args.action {
         None => list(&client, args.all),
         Some(FindingsAction::Judge { id, verdict, did }) => {
-            let id = whole_id(&client, id)?;
+            let id = {
+                let rows = findings(&client, "all")?;
+                let list = IdList {
+                    rows: &rows,
+                    field: "finding_id",
+                    noun: "finding",
+                    lists: "weir findings --all",
+                };
+                whole_id(&list, id, "judge")?
+            };
             let mut body = json!({"verdict": verdict.as_str()});
             if let Some(did) = did {
                 body["action"] = did.as_str().into();
@@ -71,19 +81,4 @@ fn list(client: &Client, is_all: bool) -> Result<(), Failure> {
         say("no open findings (--all includes resolved ones)");
     }
     Ok(())
-}
-
-/// The id that begins with these letters.
-fn whole_id(client: &Client, id: &str) -> Result<String, Failure> {
-    let all = findings(client, "all")?;
-    let ids = all.iter().filter_map(|finding| finding["finding_id"].as_str());
-    let mut fitting = ids.filter(|known| known.starts_with(id));
-    let fail = |why: &str, hint: &str| {
-        Err(Failure::new(format!("cannot judge `{id}`: {why}")).hint(hint).code(EXIT_USAGE))
-    };
-    match (fitting.next(), fitting.next()) {
-        (Some(one), None) => Ok(one.to_owned()),
-        (Some(_), Some(_)) => fail("more than one finding has this prefix", "write more of its id"),
-        (None, _) => fail("there is no such finding", "`weir findings --all` lists them"),
-    }
 }

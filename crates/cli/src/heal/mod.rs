@@ -6,11 +6,12 @@ mod draft;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_process::failure::{EXIT_USAGE, Failure};
+use weir_process::failure::Failure;
 use weir_process::terminal::{say, say_json};
 
 use crate::client::Client;
 use crate::heal::args::{HealAction, HealArgs, RunArgs};
+use crate::id_prefix::{IdList, whole_id};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -127,25 +128,13 @@ fn runs(client: &Client, is_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn decide(client: &Client, run: &RunArgs, verb: &str) -> Result<(), Failure> {
-    let id = whole_id(client, &run.id, verb)?;
+fn decide(client: &Client, run: &RunArgs, verb: &'static str) -> Result<(), Failure> {
+    let all = state(client)?;
+    let rows = all["runs"].as_array().map_or(&[][..], Vec::as_slice);
+    let list = IdList { rows, field: "run_id", noun: "run", lists: "weir heal runs" };
+    let id = whole_id(&list, &run.id, verb)?;
     let answer = client.post_json(&format!("/api/actions/{id}/{verb}"), &json!({"by": run.by}))?;
     let text = answer["runs"][0]["reason"].as_str().unwrap_or_default();
     say(&format!("{id}: {}", if text.is_empty() { verb } else { text }));
     Ok(())
-}
-
-/// The id that begins with these letters.
-fn whole_id(client: &Client, id: &str, verb: &str) -> Result<String, Failure> {
-    let all = state(client)?;
-    let runs = all["runs"].as_array().map_or(&[][..], Vec::as_slice);
-    let ids = runs.iter().filter_map(|run| run["run_id"].as_str());
-    let mut fitting = ids
-        .filter(|known| known.get(..id.len()).is_some_and(|start| start.eq_ignore_ascii_case(id)));
-    let (why, hint) = match (fitting.next(), fitting.next()) {
-        (Some(one), None) => return Ok(one.to_owned()),
-        (Some(_), Some(_)) => ("more than one run has this prefix", "write more of its id"),
-        (None, _) => ("there is no such run", "`weir heal runs` lists them"),
-    };
-    Err(Failure::new(format!("cannot {verb} `{id}`: {why}")).hint(hint).code(EXIT_USAGE))
 }

@@ -5,11 +5,12 @@ pub(crate) mod args;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_process::failure::{EXIT_USAGE, Failure};
+use weir_process::failure::Failure;
 use weir_process::terminal::{Paint, say, say_json};
 
 use crate::client::Client;
 use crate::findings::args::VerdictArg;
+use crate::id_prefix::{IdList, whole_id};
 use crate::incidents::args::{IncidentsAction, IncidentsArgs, ListFormat};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &IncidentsArgs) -> Result<(), Failure> {
             change(&client, id, "resolve", &body)
         }
         Some(IncidentsAction::Judge { id, verdict, did, by }) => {
-            let id = whole_id(&client, id, "judge")?;
+            let id = of_prefix(&client, id, "judge")?;
             let body = json!({"verdict": verdict.as_str(), "action": did, "by": by});
             let answer = client.post_json(&format!("/api/incidents/{id}/judgement"), &body)?;
             let rule = answer["rule"].as_str().unwrap_or_default();
@@ -48,8 +49,8 @@ pub(crate) fn run(args: &IncidentsArgs) -> Result<(), Failure> {
     }
 }
 
-fn change(client: &Client, id: &str, action: &str, body: &Value) -> Result<(), Failure> {
-    let id = whole_id(client, id, action)?;
+fn change(client: &Client, id: &str, action: &'static str, body: &Value) -> Result<(), Failure> {
+    let id = of_prefix(client, id, action)?;
     let answer = client.post_json(&format!("/api/incidents/{id}/{action}"), body)?;
     say(&format!("{id}: {}", answer["change"].as_str().unwrap_or("done")));
     Ok(())
@@ -87,16 +88,13 @@ fn list(client: &Client, args: &IncidentsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id that begins with these letters.
-fn whole_id(client: &Client, id: &str, action: &str) -> Result<String, Failure> {
-    let all = incidents(client, "all")?;
-    let ids = all.iter().filter_map(|incident| incident["incident_id"].as_str());
-    let mut fitting = ids
-        .filter(|known| known.get(..id.len()).is_some_and(|start| start.eq_ignore_ascii_case(id)));
-    let (why, hint) = match (fitting.next(), fitting.next()) {
-        (Some(one), None) => return Ok(one.to_owned()),
-        (Some(_), Some(_)) => ("more than one incident has this prefix", "write more of its id"),
-        (None, _) => ("there is no such incident", "`weir incidents --all` lists them"),
+fn of_prefix(client: &Client, id: &str, verb: &'static str) -> Result<String, Failure> {
+    let rows = incidents(client, "all")?;
+    let list = IdList {
+        rows: &rows,
+        field: "incident_id",
+        noun: "incident",
+        lists: "weir incidents --all",
     };
-    Err(Failure::new(format!("cannot {action} `{id}`: {why}")).hint(hint).code(EXIT_USAGE))
+    whole_id(&list, id, verb)
 }

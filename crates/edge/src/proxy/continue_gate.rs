@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`: the client's body waits until the backend wants it (RFC 9110 §10.1.1).
+//! `Expect: 100-continue`: the client's body waits until the backend sends 100 (RFC 9110 §10.1.1).
 //!
 //! hyper sends 100 to the client as soon as its body is read, so it is enough not to read it. A
 //! backend that answers 417 or 413 right away saves the client the whole upload.

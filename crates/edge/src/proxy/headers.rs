@@ -281,7 +281,7 @@ fn is_lookalike(name: &HeaderName) -> bool {
 }
 
 /// Removes trailers that a receiver could merge into the head to change how it reads the message,
-/// or whom it believes (RFC 9110 §6.5.1).
+/// or which peers it trusts (RFC 9110 §6.5.1).
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     drop_lookalikes(trailers);
     strip_hop_by_hop(trailers);

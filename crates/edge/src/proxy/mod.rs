@@ -71,7 +71,7 @@ pub(crate) struct Exchange {
     body: Option<RequestBody>,
     body_outcome: Rc<BodyOutcome>,
     has_body: bool,
-    /// Holds the body back until the backend wants it.
+    /// Holds the body back until the backend sends 100.
     gate: Option<Arc<ContinueGate>>,
     may_repeat: bool,
     on_upgrade: Option<OnUpgrade>,

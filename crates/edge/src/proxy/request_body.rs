@@ -36,7 +36,7 @@ pub(crate) enum RequestBody {
         conn: Arc<ClientState>,
         /// For HTTP/2: the body's own stream.
         stream: Option<Rc<StreamState>>,
-        /// Holds the body back until the backend wants it.
+        /// Holds the body back until the backend sends 100.
         gate: Option<Arc<ContinueGate>>,
     },
 }

@@ -52,8 +52,7 @@ pub(crate) async fn approve(
     Path(run): Path<String>,
     Json(body): Json<DecisionBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let by = person(&grant, body.by)?;
-    Ok(Json(app.heals.act(HealAct::Approve { run }, &by).await?))
+    decide(&app, &grant, body.by, HealAct::Approve { run }).await
 }
 
 /// `POST /api/actions/{run_id}/refuse`.
@@ -63,8 +62,7 @@ pub(crate) async fn refuse(
     Path(run): Path<String>,
     Json(body): Json<DecisionBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let by = person(&grant, body.by)?;
-    Ok(Json(app.heals.act(HealAct::Refuse { run }, &by).await?))
+    decide(&app, &grant, body.by, HealAct::Refuse { run }).await
 }
 
 /// `POST /api/actions/{run_id}/undo`.
@@ -74,8 +72,7 @@ pub(crate) async fn undo(
     Path(run): Path<String>,
     Json(body): Json<DecisionBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let by = person(&grant, body.by)?;
-    Ok(Json(app.heals.act(HealAct::Undo { run }, &by).await?))
+    decide(&app, &grant, body.by, HealAct::Undo { run }).await
 }
 
 /// `POST /api/heal/stop`: no repair starts from now on.
@@ -96,8 +93,7 @@ pub(crate) async fn start(
     Extension(grant): Extension<Grant>,
     Json(body): Json<DecisionBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let by = person(&grant, body.by)?;
-    Ok(Json(app.heals.act(HealAct::Start, &by).await?))
+    decide(&app, &grant, body.by, HealAct::Start).await
 }
 
 /// `POST /api/heal/raise`: a repair may go one step further on a role.
@@ -106,9 +102,19 @@ pub(crate) async fn raise(
     Extension(grant): Extension<Grant>,
     Json(body): Json<RaiseBody>,
 ) -> Result<Json<Value>, Refusal> {
-    let by = person(&grant, body.by)?;
-    let RaiseBody { rule, action, role, .. } = body;
-    Ok(Json(app.heals.act(HealAct::Raise { rule, action, role }, &by).await?))
+    let RaiseBody { by, rule, action, role } = body;
+    decide(&app, &grant, by, HealAct::Raise { rule, action, role }).await
+}
+
+/// Does what a person decides.
+async fn decide(
+    app: &SharedApp,
+    grant: &Grant,
+    by: Option<String>,
+    act: HealAct,
+) -> Result<Json<Value>, Refusal> {
+    let by = person(grant, by)?;
+    Ok(Json(app.heals.act(act, &by).await?))
 }
 
 /// The person that decides: the owner of a personal login, else on the hub's own host a name.

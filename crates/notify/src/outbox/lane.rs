@@ -29,7 +29,7 @@ pub(crate) struct OpenNotice {
     pub(crate) is_hurried: bool,
 }
 
-/// Longest pauses that this process believes after the wall clock was set back.
+/// Longest pauses that are kept after the wall clock was set back.
 const LEASE_MAX_US: i64 = 30_000_000;
 const PAUSE_MAX_US: i64 = 75_000_000;
 

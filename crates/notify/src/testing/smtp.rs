@@ -138,7 +138,7 @@ impl SmtpDialogue {
         Some(text.starts_with(['2', '3']))
     }
 
-    /// Whether the client wants TLS now; `None` at the end of the connection.
+    /// Whether the client starts TLS now; `None` at the end of the connection.
     fn talk(&self, stream: &mut dyn DuplexStream, is_encrypted: bool) -> Option<bool> {
         loop {
             let line = read_line(stream)?;

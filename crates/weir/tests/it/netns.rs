@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -271,13 +271,17 @@ pub(crate) fn visitors(
 
 /// `count` clients that connect to the application, or try to, and hold what they have until the
 /// end.
-pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) {
+/// Connections that wait; how many were made so far.
+pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) -> Arc<AtomicUsize> {
+    let connected = Arc::new(AtomicUsize::new(0));
     for _ in 0..count {
         let is_ended = Arc::clone(&manner.is_ended);
+        let connected = Arc::clone(&connected);
         netns.spawn(move || {
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], 9001));
             while !is_ended.load(Ordering::Relaxed) {
                 let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
+                connected.fetch_add(usize::from(stream.is_ok()), Ordering::Relaxed);
                 while stream.is_ok() && !is_ended.load(Ordering::Relaxed) {
                     pause(BETWEEN_VISITS);
                 }
@@ -285,6 +289,7 @@ pub(crate) fn knocks(netns: &Netns, count: usize, manner: &Manner) {
             }
         });
     }
+    connected
 }
 
 fn visit(reading: ReadingPace) -> std::io::Result<()> {

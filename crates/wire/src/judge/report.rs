@@ -226,8 +226,9 @@ fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
     let counted = tiers
         .iter()
         .filter(|tier| !has_known || tier.has_known_framing() || !tier.verdict.is_of_end_host());
-    let Some(worst) = counted.min_by_key(|tier| (tier.verdict, std::cmp::Reverse(tier.depth)))
-    else {
+    let Some(worst) = counted.min_by_key(|tier| {
+        (tier.verdict, !tier.mentions_skipped_ids(), std::cmp::Reverse(tier.depth))
+    }) else {
         return (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned());
     };
     let owner = owner(worst, tiers);
@@ -510,6 +511,12 @@ fn p95(quantiles: Option<[u64; 3]>) -> u64 {
 }
 
 impl TierReport {
+    /// Whether its sentence mentions identifications that clients skipped.
+    fn mentions_skipped_ids(&self) -> bool {
+        self.verdict == DelayVerdict::Smooth
+            && self.evidence.skipped_ids_ratio >= limit::LOSS_RATIO_MIN
+    }
+
     fn has_known_framing(&self) -> bool {
         !matches!(self.protocol, "opaque" | "unknown")
     }

@@ -358,7 +358,7 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
     Some((DelayVerdict::SlowApp, why))
 }
 
-/// Why slow answers may be messages that nobody owed: with bytes that cannot be read, or for URLs
+/// Why slow answers may be unsolicited messages: with bytes that cannot be read, or for URLs
 /// that nearly always wait long beside fast ones.
 fn doubt(case: &JudgeInput<'_>, slow: &[&UrlReport]) -> Option<&'static str> {
     let e = case.evidence;
