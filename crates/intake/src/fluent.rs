@@ -462,7 +462,7 @@ mod tests {
         check(&packed([&two, b"\x81\xaacompressed\xa4text"]), None, &lines);
     }
 
-    /// fluent/fluentd#4700: Fluentd 1.18 and Fluent Bit wrap the time of each mode with metadata.
+    /// fluent/fluentd#5369, fluent/fluent-bit#11814 and #6666: the time is wrapped with metadata.
     #[test]
     fn a_single_event_may_have_metadata_beside_its_time() {
         let message =

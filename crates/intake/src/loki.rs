@@ -390,7 +390,8 @@ mod tests {
         );
     }
 
-    /// grafana/loki#5252: a time without quotes.
+    /// grafana/loki#11565 and rlopzc/logger_exporter#12 (a time without quotes), grafana/loki#12914 (a
+    /// time that is no number).
     #[test]
     fn an_entry_with_a_wrong_part_is_refused_with_its_reason() {
         for (values, why) in [

@@ -425,7 +425,7 @@ mod tests {
         assert!(Multiline::with_start("(").unwrap_err().contains("unclosed group"));
     }
 
-    /// fluent/fluent-bit#1316 and vectordotdev/vector#5694: pieces of the two streams alternate.
+    /// fluent/fluent-bit#1316 and #4387: pieces of the two streams alternate.
     #[test]
     fn pieces_of_containers_messages_stay_together() {
         let time = "2026-11-20T12:00:00.1Z";
@@ -453,7 +453,8 @@ mod tests {
         assert!(Multiline::of_head(b"2026-11-20 12:00:00 stdout F a\n").is_none());
     }
 
-    /// fluent/fluent-bit#3224 and vectordotdev/vector#6178: traces of programs in containers.
+    /// fluent/fluent-bit#4551, grafana/loki#5854 and SumoLogic/sumologic-kubernetes-collection#1449:
+    /// traces of programs in containers.
     #[test]
     fn rules_see_what_the_program_in_a_container_wrote() {
         let cri = "2026-11-20T12:00:00.1Z stdout F";
@@ -472,7 +473,8 @@ mod tests {
         check(&preset("indent"), &format!("{piece} a\n{cri} b\n===\n{cri} c\n{cri}  d\n"));
     }
 
-    /// elastic/beats#3080 and PostgreSQL's csvlog: statements of several lines.
+    /// fluent/fluentd#680, vectordotdev/vector#2254 and
+    /// open-telemetry/opentelemetry-log-collection#312: statements of several lines.
     #[test]
     fn quoted_line_ends_are_inside_of_a_record() {
         check(&preset("csv"), "a,b\n===\n\"c\nd \"\"e\"\"\n\",f\n===\ng,h\n");

@@ -131,7 +131,8 @@ mod tests {
         expected.assert_eq(&lines.collect::<String>());
     }
 
-    /// kubernetes/kubernetes#52444, fluent/fluent-bit#1316, elastic/beats#6967: streams alternate.
+    /// kubernetes/kubernetes#55922, splunk/splunk-connect-for-kubernetes#549 and, with streams that
+    /// alternate, fluent/fluent-bit#4387.
     #[test]
     fn pieces_of_a_stream_become_one_line() {
         check(
@@ -147,7 +148,7 @@ mod tests {
         );
     }
 
-    /// moby/moby#34855 and vectordotdev/vector#1347.
+    /// moby/moby#34855 and #36777, docker/for-linux#1321.
     #[test]
     fn pieces_of_json_file_become_one_line() {
         check(
@@ -161,7 +162,7 @@ mod tests {
         );
     }
 
-    /// fluent/fluent-bit#3224: a trace of a program in a container.
+    /// fluent/fluent-bit#4551: a trace of a program in a container.
     #[test]
     fn lines_of_an_event_are_one_text() {
         let cri = "2026-11-20T12:00:00.1Z stdout F";

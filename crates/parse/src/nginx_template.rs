@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// goaccess issue 1445 and vectordotdev/vector#9030: the separator in a visitor's text.
+    /// Formats as in allinurl/goaccess#1303, #1541 and #1098, with the separator in a visitor's text.
     #[test]
     fn a_separator_in_a_visitors_text_ends_no_value() {
         check_format(

@@ -92,7 +92,7 @@ fn points_are_rows_and_histograms_are_series() {
     assert_eq!(values.as_primitive::<Float64Type>().value(0).to_bits(), 0.5_f64.to_bits());
 }
 
-/// open-telemetry/opentelemetry-collector#12000 and open-telemetry/opentelemetry-js#3705: senders
+/// MindfulSoftwareLLC/dartastic_opentelemetry#86 and open-telemetry/opentelemetry-python#2881: senders
 /// name enumerations, and fields as the `.proto` files do.
 #[test]
 fn enumerations_by_name_and_fields_in_snake_case_are_read() {
