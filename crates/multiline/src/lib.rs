@@ -44,6 +44,8 @@ enum EventRule {
 /// Names of the rules without a pattern.
 pub const PRESETS: [&str; 7] = ["java", "python", "go", "ruby", "indent", "csv", "container"];
 
+/// Bytes between the values of CSV.
+const CSV_DELIMITERS: &[u8] = b",;\t|";
 /// Maximum bytes of the pieces of containers' messages that are joined.
 const MAX_CONTAINER_BYTES: usize = 1 << 20;
 
@@ -170,12 +172,31 @@ impl Splitter<'_> {
             self.event.open.note(&piece);
         }
         if matches!(rule, EventRule::Csv) {
-            self.event.is_quoted ^= memchr::memchr_iter(b'"', &text).count() % 2 == 1;
+            self.event.is_quoted = is_quote_open(&text, self.event.is_quoted);
         }
         self.event.lines += 1;
         self.bytes += length;
         is_first
     }
+}
+
+/// Whether a quoted value goes on behind this line. A quote opens a value only at the value's start;
+/// inside of a value, two quotes stand for one.
+fn is_quote_open(line: &[u8], is_open_before: bool) -> bool {
+    let (mut is_open, mut at) = (is_open_before, 0);
+    while let Some(found) = memchr::memchr(b'"', &line[at..]) {
+        let quote = at + found;
+        at = quote + 1;
+        if !is_open {
+            let before = quote.checked_sub(1).and_then(|before| line.get(before));
+            is_open = before.is_none_or(|byte| CSV_DELIMITERS.contains(byte));
+        } else if line.get(at) == Some(&b'"') {
+            at += 1;
+        } else {
+            is_open = false;
+        }
+    }
+    is_open
 }
 
 /// What the program in a container wrote, without its line end.
@@ -478,6 +499,12 @@ mod tests {
     #[test]
     fn quoted_line_ends_are_inside_of_a_record() {
         check(&preset("csv"), "a,b\n===\n\"c\nd \"\"e\"\"\n\",f\n===\ng,h\n");
+    }
+
+    /// Inches and words in quotes: the quote is a part of the value.
+    #[test]
+    fn quote_inside_of_a_value_opens_none() {
+        check(&preset("csv"), "1,24\" screen,x\n===\n2,a \"b,y\n===\n3;\"c\nd\";z\n===\n4,,\"\"\n");
     }
 
     #[test]

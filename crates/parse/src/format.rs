@@ -56,8 +56,11 @@ pub(crate) enum LineJoin {
     None,
     /// Pieces of containers' messages.
     Pieces,
-    /// Lines up to the one that closes a quote.
-    Quotes,
+    /// Lines up to the one that ends the record, whose quoted values may have line ends.
+    Quotes {
+        /// The byte between values.
+        delimiter: u8,
+    },
 }
 
 /// Escape of bytes in text.

@@ -4,7 +4,6 @@
 //! A format returns a filled `Record` or a `LineFault`; a faulty line is kept raw in `reject`.
 //! Nothing here or below panics on input.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use memchr::memchr;
@@ -23,6 +22,8 @@ use crate::{KeyReport, ParsedRows, text, utf16};
 
 /// Most bytes in which a quote is closed.
 const MAX_QUOTED_BYTES: usize = 256 << 10;
+/// The mark of UTF-8 at the start of a file.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Longest line; longer ones are rejected.
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// Bytes that are kept of an overlong line.
@@ -150,10 +151,14 @@ impl LineParser {
             let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
             self.format.look_ahead(&lines);
         }
-        let has_quotes = self.format.line_join() == LineJoin::Quotes;
+        let line_join = self.format.line_join();
         self.parse_cut(ChunkBytes { bytes, offset, ends: None }, observed, out, |at| {
-            let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1);
-            if has_quotes { end_of_record(bytes, at..end) } else { end }
+            if let LineJoin::Quotes { delimiter } = line_join
+                && let Some(length) = record_length(&bytes[at..], delimiter)
+            {
+                return at + length;
+            }
+            memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end + 1)
         });
     }
 
@@ -239,21 +244,42 @@ struct ChunkBytes<'a> {
     ends: Option<&'a [usize]>,
 }
 
-/// End of the record with this first line: the end of the line that closes its last quote. A quote
-/// that is not closed soon is a torn line, which is alone.
-fn end_of_record(bytes: &[u8], first_line: Range<usize>) -> usize {
-    let mut is_open = false;
-    let (mut from, mut to) = (first_line.start, first_line.end);
+/// Bytes of the first record (RFC 4180) with its line end. A quote opens a value only at the
+/// value's start. `None` if a quote is not closed soon or text follows its end: then the first line
+/// is torn or not CSV, and is alone.
+fn record_length(bytes: &[u8], delimiter: u8) -> Option<usize> {
+    let mut at = if bytes.starts_with(UTF8_MARK) { UTF8_MARK.len() } else { 0 };
     loop {
-        is_open ^= memchr::memchr_iter(b'"', &bytes[from..to]).count() % 2 == 1;
-        if !is_open {
-            return to;
+        if bytes.get(at) == Some(&b'"') {
+            at += 1 + closing_quote(&bytes[at + 1..])? + 1;
+            let ends_value = match &bytes[at..] {
+                [] | [b'\n', ..] | [b'\r', b'\n', ..] | [b'\r'] => true,
+                [next, ..] => *next == delimiter,
+            };
+            if !ends_value {
+                return None;
+            }
         }
-        if to >= bytes.len() || to - first_line.start > MAX_QUOTED_BYTES {
-            return first_line.end;
+        let Some(end) = memchr::memchr2(delimiter, b'\n', &bytes[at..]) else {
+            return Some(bytes.len());
+        };
+        at += end + 1;
+        if bytes[at - 1] == b'\n' {
+            return Some(at);
         }
-        from = to;
-        to = memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |length| from + length + 1);
+    }
+}
+
+/// Offset of the quote that ends a value; doubled quotes are part of the value.
+fn closing_quote(quoted: &[u8]) -> Option<usize> {
+    let quoted = &quoted[..quoted.len().min(MAX_QUOTED_BYTES)];
+    let mut at = 0;
+    loop {
+        at += memchr(b'"', &quoted[at..])?;
+        if quoted.get(at + 1) != Some(&b'"') {
+            return Some(at);
+        }
+        at += 2;
     }
 }
 
@@ -306,7 +332,7 @@ fn parse_line<'a>(
     record.clear();
     let whole = line;
     // The mark of the encoding is no part of the first line.
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let line = line.strip_prefix(UTF8_MARK).unwrap_or(line);
     let line = match line {
         // The second byte of the last line end.
         [0] if record.is_utf16 => return,

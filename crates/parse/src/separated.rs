@@ -101,7 +101,8 @@ impl Format for SeparatedReader {
     }
 
     fn line_join(&self) -> LineJoin {
-        if self.spec.is_quoted { LineJoin::Quotes } else { LineJoin::None }
+        let delimiter = self.spec.delimiter;
+        if self.spec.is_quoted { LineJoin::Quotes { delimiter } } else { LineJoin::None }
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {

@@ -101,6 +101,62 @@ reject = "noise of the probe"
     );
 }
 
+/// max-mapper/binary-csv#7 (inches), koles/ya-csv#2 (three quotes) and fmbiete/pgauditlogtofile#41
+/// (an unquoted value with a line end): a quote opens a value only at the value's start.
+#[test]
+fn quote_inside_of_a_value_joins_no_lines() {
+    check_pipeline(
+        "[parse]\nformat = \"csv\"\ncolumns = [\"a\", \"b\"]\n",
+        concat!(
+            "row,some item that is 16\"\nanother,without quotes\nrow3,12\"\n",
+            "one,\"\"\"two\"\", two-and-half\"\n\"1\n2\",\"3\"\n",
+            "x,SQL statement \"INSERT\nPL/pgSQL,line 3\n\"torn,\n\"no\" value,\"\n",
+        ),
+        expect![[r#"
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: row,some item that is 16"
+              attrs: {a: row, b: some item that is 16"}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: another,without quotes
+              attrs: {a: another, b: without quotes}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: row3,12"
+              attrs: {a: row3, b: 12"}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: one,"""two"", two-and-half"
+              attrs: {a: one, b: "two", two-and-half}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: "1
+            2","3"
+              attrs: {a: 1
+            2, b: 3}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: x,SQL statement "INSERT
+              attrs: {a: x, b: SQL statement "INSERT}
+            log
+              ts: 2026-11-20T12:00:00Z
+              body: PL/pgSQL,line 3
+              attrs: {a: PL/pgSQL, b: line 3}
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: the quote at byte 0 has no end in this line
+              raw: "torn,
+            reject
+              ts: 2026-11-20T12:00:00Z
+              reason: no_match
+              detail: text behind the quote's end at byte 4
+              raw: "no" value,"
+        "#]],
+    );
+}
+
 #[test]
 fn comma_and_tab_separated_values_get_their_names() {
     check_pipeline(
