@@ -110,8 +110,14 @@ fn built(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the built-in expressions compile, as a test sees")
 }
 
+/// Letters beyond ASCII may stand in both parts (RFC 6531), also with percent escapes. The sign
+/// between them may be escaped several times.
 static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
-    built(r"(?i-u)[a-z0-9._%+'-]{1,64}(?:@|%40)[a-z0-9](?:[a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}\b")
+    let letters = r"\u{c0}-\u{1fff}\u{2c00}-\u{2fff}\u{3040}-\u{fdff}";
+    let label = format!("[a-z0-9{letters}%](?:[a-z0-9{letters}%-]{{0,62}}");
+    built(&format!(
+        r"(?i)[a-z0-9._%+'{letters}-]{{1,64}}(?:@|%(?:25){{0,3}}40){label}\.){{1,8}}(?:xn--[a-z0-9-]{{2,59}}|[a-z{letters}]{{2,24}})"
+    ))
 });
 
 fn emails(text: &str) -> Option<String> {
@@ -216,6 +222,10 @@ fn tokens(text: &str) -> Option<String> {
     {
         out = Cow::Owned(URL_PASSWORD.replace_all(&out, "${user}[token]@").into_owned());
     }
+    // A name with escaped letters is the same name (RFC 3986, 6.2.2.2).
+    if let Some(plain) = with_plain_letters(&out).filter(|plain| TOKEN.is_match(plain)) {
+        out = Cow::Owned(plain);
+    }
     if TOKEN_WORD.is_match(&out) {
         let replace = |found: &Captures<'_>| {
             let part = |name: &str| found.name(name).map_or("", |part| part.as_str());
@@ -225,6 +235,24 @@ fn tokens(text: &str) -> Option<String> {
         out = Cow::Owned(TOKEN.replace_all(&out, replace).into_owned());
     }
     owned(out).filter(|out| out != text)
+}
+
+/// The text with letters and digits that are escaped as in URLs written plainly; `None` if there are
+/// none.
+fn with_plain_letters(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut copied = 0;
+    for at in memchr::memchr_iter(b'%', text.as_bytes()) {
+        let digits = text.get(at + 1..at + 3);
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(byte) = byte.filter(u8::is_ascii_alphanumeric) {
+            out.push_str(text.get(copied..at)?);
+            out.push(char::from(byte));
+            copied = at + 3;
+        }
+    }
+    out.push_str(text.get(copied..)?);
+    (copied > 0).then_some(out)
 }
 
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
@@ -319,6 +347,18 @@ mod tests {
             redacted("git@host:repo @decorator a@b user@localhost"),
             "git@host:repo @decorator a@b user@localhost"
         );
+        assert_eq!(
+            redacted("an bob@münchen.example, rené@example.fr und x@xn--mnchen-3ya.xn--p1ai"),
+            "an [email], [email] und [email]"
+        );
+        assert_eq!(redacted("m=bob%2540example.com&n=a%40m%C3%BCnchen.de"), "m=[email]&n=[email]");
+    }
+
+    #[test]
+    fn escaped_letters_hide_no_secret() {
+        assert_eq!(redacted("/in?pass%77ord=hunter2secret"), "/in?password=[token]");
+        assert_eq!(redacted("/in?%74oken=abcdef%20x"), "/in?token=[token]");
+        assert_eq!(redacted("/in?na%6de=100%25%zz%4"), "/in?na%6de=100%25%zz%4");
     }
 
     #[test]
