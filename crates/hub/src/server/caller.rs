@@ -4,7 +4,7 @@
 //! of anything: it says in `slow_query` who asked, and keeps one asker from taking every turn.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -29,6 +29,11 @@ pub(super) async fn as_caller<T>(user: Option<&str>, answer: impl Future<Output 
     });
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     CALLER.scope(name.into(), answer).await
+}
+
+/// The address of the connection that this task serves; unspecified outside of one.
+pub(super) fn address() -> IpAddr {
+    PEER.try_with(IpAddr::to_canonical).unwrap_or(Ipv4Addr::UNSPECIFIED.into())
 }
 
 /// The caller of the request that this task answers; empty outside of a request.

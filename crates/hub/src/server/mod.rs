@@ -2,6 +2,7 @@
 
 mod act;
 mod answer;
+mod bodies;
 mod caller;
 mod cluster;
 mod compare;
@@ -33,7 +34,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use serde_json::{Map, Value};
@@ -56,6 +56,7 @@ use crate::notices::Notices;
 use crate::outputs::Outputs;
 use crate::rule_runner::RuleRunner;
 pub(crate) use answer::Refusal;
+use bodies::BodyRoom;
 pub(crate) use caller::Callers;
 pub(crate) use cluster::OverHttp;
 pub(crate) use guard::Grant;
@@ -164,18 +165,27 @@ pub(crate) async fn serve(
 }
 
 fn router(app: SharedApp) -> Router {
-    let parcels = Router::new()
-        .route("/api/link/parcel", post(link::parcel))
-        .layer(DefaultBodyLimit::max(app.parcel_bytes));
-    let captures = Router::new()
-        .route("/api/wire", post(wire::post))
-        .layer(DefaultBodyLimit::max(app.capture_bytes));
-    let mails = Router::new()
-        .route("/api/notify/reply", post(incidents::mail_reply))
-        .layer(DefaultBodyLimit::max(2 * MAIL_BYTES_MAX));
-    let links = Router::new()
-        .route("/a/{token}", get(act::show).post(act::act))
-        .layer(DefaultBodyLimit::max(act::FORM_BYTES_MAX));
+    let parcels = Router::new().route("/api/link/parcel", post(link::parcel));
+    let parcels = BodyRoom::new(app.parcel_bytes, "api.parcel_bytes").around(parcels);
+    let captures = Router::new().route("/api/wire", post(wire::post));
+    let captures = BodyRoom::new(app.capture_bytes, "api.capture_bytes").around(captures);
+    let mails = Router::new().route("/api/notify/reply", post(incidents::mail_reply));
+    let mails = BodyRoom::new(2 * MAIL_BYTES_MAX, "").around(mails);
+    let links = Router::new().route("/a/{token}", get(act::show).post(act::act));
+    let links = BodyRoom::new(act::FORM_BYTES_MAX, "").around(links);
+    BodyRoom::new(MAX_BODY_BYTES, "")
+        .around(small_routes())
+        .merge(parcels)
+        .merge(captures)
+        .merge(mails)
+        .merge(links)
+        .fallback(page::serve)
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
+
+/// Routes whose bodies are small.
+fn small_routes() -> Router<SharedApp> {
     Router::new()
         .route("/api/sql", post(sql::post).get(sql::get))
         .route("/api/sql/forecast", post(forecast::post))
@@ -220,14 +230,6 @@ fn router(app: SharedApp) -> Router {
         .route(cluster::PIECES, get(cluster::pieces))
         .route("/api/link/positions", post(link::positions))
         .nest("/iceberg", iceberg::router())
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .merge(parcels)
-        .merge(captures)
-        .merge(mails)
-        .merge(links)
-        .fallback(page::serve)
-        .layer(from_fn_with_state(app.clone(), guard::guard))
-        .with_state(app)
 }
 
 /// Rows as JSON objects.
