@@ -141,7 +141,8 @@ mod tests {
 
     async fn body_of(room: &Arc<BodyRoom>, address: IpAddr, parts: usize) -> (BodyShare, bool) {
         let mut share = BodyShare { room: Arc::clone(room), address, bytes: 0 };
-        let parts = vec![Ok::<_, std::io::Error>(Bytes::from(vec![0; 1 << 20])); parts];
+        let part = Bytes::from(vec![0; 1 << 20]);
+        let parts = (0..parts).map(move |_| Ok::<_, std::io::Error>(part.clone()));
         let body = Body::from_stream(futures::stream::iter(parts));
         let is_read = share.read(body.into_data_stream()).await.is_ok();
         (share, is_read)
