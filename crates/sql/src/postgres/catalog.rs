@@ -160,6 +160,9 @@ pub(super) fn table_of(oid: i64) -> Option<&'static TableSpec> {
 
 /// Name of a type, as `format_type` returns it.
 pub(super) fn type_name(oid: i64) -> Option<String> {
+    if oid == 0 {
+        return Some("-".to_owned());
+    }
     TYPES.iter().find_map(|(own, _, sql, _, _, array)| match oid {
         _ if oid == i64::from(*own) => Some((*sql).to_owned()),
         _ if oid == i64::from(*array) => Some(format!("{sql}[]")),

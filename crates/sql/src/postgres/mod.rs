@@ -1,5 +1,6 @@
 //! SQL from PostgreSQL's clients: parameters, catalog, functions.
 
+mod absent_types;
 mod array_literals;
 mod catalog;
 mod catalog_casts;
@@ -141,6 +142,7 @@ fn rewrite_all(
 }
 
 fn rewrite_one(statement: &mut ast::Statement, settings: &ClientSettings) {
+    absent_types::rewrite(statement);
     column_names::resolve(statement);
     array_literals::rewrite(statement);
     catalog_casts::rewrite(statement, settings);
