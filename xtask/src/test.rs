@@ -43,9 +43,11 @@ const STEPS: &[Step] = &[
         // Integration tests start real servers: too slow for the fast lane.
         let targets: &[&str] =
             if matches!(scope, Scope::Fast(_)) { &["--lib", "--bins"] } else { &[] };
+        // Tests of whole programs mostly wait for them.
+        let threads = (std::thread::available_parallelism()?.get() + 1).to_string();
         let test = cmd!(
             shell,
-            "cargo test --locked {packages...} {targets...} --no-fail-fast -- --show-output"
+            "cargo test --locked {packages...} {targets...} --no-fail-fast -- --show-output --test-threads {threads}"
         );
         counts.run(test.into())
     }),
