@@ -36,8 +36,31 @@ pub enum LinkType {
     CiscoHdlc,
     /// Linux' netfilter log.
     Nflog,
+    /// Wireless frames.
+    Wireless,
+    /// Wireless frames behind a radiotap header.
+    Radiotap,
+    /// Packets behind a header that names their link type: PPI, and macOS' PKTAP.
+    Described(DescribedBy),
+    /// Packets inside of IPsec: the `enc` interfaces of the BSDs.
+    Ipsec,
+    /// The firewall log of the BSDs.
+    Pflog,
+    /// Ethernet with so many bytes of a switch's tag behind the addresses.
+    SwitchTag(u8),
+    /// Ethernet behind a switch's tag.
+    SwitchTagFirst,
     /// Any other.
     Other(u32),
+}
+
+/// Header that names the link type of what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DescribedBy {
+    /// Per-packet information.
+    Ppi,
+    /// macOS' packet tap.
+    Pktap,
 }
 
 impl LinkType {
@@ -53,6 +76,15 @@ impl LinkType {
             51 => Self::PppoeSession,
             104 => Self::CiscoHdlc,
             239 => Self::Nflog,
+            105 => Self::Wireless,
+            127 => Self::Radiotap,
+            192 => Self::Described(DescribedBy::Ppi),
+            258 => Self::Described(DescribedBy::Pktap),
+            109 => Self::Ipsec,
+            117 => Self::Pflog,
+            281 | 284 => Self::SwitchTag(4),
+            285 => Self::SwitchTag(8),
+            282 => Self::SwitchTagFirst,
             other => Self::Other(other),
         }
     }

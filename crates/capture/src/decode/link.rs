@@ -4,8 +4,8 @@
 //! 4385 (the control word of pseudowires), RFC 2516 (PPPoE), RFC 1661 (PPP), RFC 1042 (SNAP). One
 //! surprise: MPLS does not say what it carries, so the first bits behind the labels decide.
 
-use super::{FrameSlice, OuterLayers};
-use crate::frame::LinkType;
+use super::{FrameSlice, OuterLayers, wireless};
+use crate::frame::{DescribedBy, LinkType};
 use crate::packet::Direction;
 use crate::skip::SkipReason;
 
@@ -64,8 +64,56 @@ pub(super) fn open<'a>(
             by_ethertype(protocol, cut(frame, 4)?)
         }
         LinkType::Nflog => nflog(frame),
-        LinkType::Other(_) => Err(SkipReason::LinkType),
+        other => open_rare(other, frame, outer),
     }
+}
+
+#[inline(never)]
+fn open_rare<'a>(
+    link: LinkType,
+    frame: FrameSlice<'a>,
+    outer: &mut OuterLayers,
+) -> Result<FrameSlice<'a>, SkipReason> {
+    match link {
+        LinkType::Wireless => wireless::open(frame),
+        LinkType::Radiotap => wireless::behind_radiotap(frame),
+        LinkType::Ipsec => cut(frame, 12),
+        LinkType::Pflog => {
+            let length = usize::from(frame.u8(0).ok_or(SkipReason::HeaderCut)?);
+            cut(frame, length.next_multiple_of(4))
+        }
+        LinkType::SwitchTag(bytes) => {
+            let tag = usize::from(bytes);
+            let protocol = frame.u16(12 + tag).ok_or(SkipReason::HeaderCut)?;
+            by_ethertype(protocol, cut(frame, 14 + tag)?)
+        }
+        LinkType::SwitchTagFirst => ethernet(cut(frame, 4)?),
+        LinkType::Described(by) => {
+            let (inner, part) = described(by, frame)?;
+            match inner {
+                // A header names a link type, never another header.
+                LinkType::Described(_) => Err(SkipReason::Nesting),
+                inner => open(inner, part, outer),
+            }
+        }
+        _ => Err(SkipReason::LinkType),
+    }
+}
+
+/// The link type that a header names, and what follows the header. All numbers are little-endian.
+fn described(
+    by: DescribedBy,
+    frame: FrameSlice<'_>,
+) -> Result<(LinkType, FrameSlice<'_>), SkipReason> {
+    let head = frame.bytes.first_chunk::<12>().ok_or(SkipReason::HeaderCut)?;
+    let [first, second, third] = [0, 4, 8]
+        .map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let (length, link) = match by {
+        DescribedBy::Ppi => (first >> 16, second),
+        DescribedBy::Pktap => (first, third),
+    };
+    let length = usize::try_from(length).map_err(|_| SkipReason::Malformed)?;
+    Ok((LinkType::from_number(link), cut(frame, length)?))
 }
 
 /// The part behind the first `count` bytes.
@@ -138,7 +186,7 @@ fn tag(protocol: u16) -> Option<[usize; 2]> {
 }
 
 /// IEEE 802.3 with LLC and SNAP carries an EtherType behind eight bytes.
-fn behind_snap(part: FrameSlice<'_>) -> Result<(u16, FrameSlice<'_>), SkipReason> {
+pub(super) fn behind_snap(part: FrameSlice<'_>) -> Result<(u16, FrameSlice<'_>), SkipReason> {
     match part.bytes {
         [0xaa, 0xaa, 3, 0, 0, 0, high, low, ..] => {
             Ok((u16::from_be_bytes([*high, *low]), cut(part, 8)?))

@@ -9,6 +9,7 @@ mod ip;
 mod link;
 mod tcp;
 mod tunnel;
+mod wireless;
 
 use crate::frame::Record;
 use crate::packet::{Direction, Packet};

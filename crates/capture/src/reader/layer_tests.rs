@@ -118,6 +118,37 @@ fn tunnels_and_mirrors_are_looked_through() {
     }
 }
 
+/// appneta/tcpreplay#777, ahobson/ruby-pcap#8 and hgn/captcp#46 (radiotap), hgn/captcp#16 (802.11),
+/// kbandla/dpkt#72 (PPI), appneta/tcpreplay#799 (IPsec of the BSDs), the-tcpdump-group/libpcap PR 813
+/// and PR 804 (tags of switches); macOS' taps and the BSDs' firewall log beside them.
+#[test]
+fn frames_of_radio_firewalls_and_switches_are_looked_through() {
+    let frame = frame(b"hello");
+    let ip = &frame[14..];
+    let with = |parts: &[&[u8]]| parts.concat();
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let plain = with(&[&[0x08, 0x01], &[0; 22], &snap, ip]);
+    check("802.11", 105, &plain);
+    check("802.11 with quality", 105, &with(&[&[0x88, 0x02], &[0; 24], &snap, ip]));
+    check("802.11 of a bridge", 105, &with(&[&[0x88, 0x83], &[0; 34], &snap, ip]));
+    check("radiotap", 127, &with(&[&[0, 0, 12, 0, 4, 0, 0, 0, 2, 0, 0, 0], &plain]));
+    check("ppi", 192, &with(&[&[0, 0, 8, 0, 105, 0, 0, 0], &plain]));
+    let pktap = with(&[&[108, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0], &[0; 96]]);
+    check("pktap", 258, &with(&[&pktap, &frame]));
+    check("enc", 109, &with(&[&[2, 0, 0, 0], &[0; 8], ip]));
+    check("pflog", 117, &with(&[&[61, 2, 0, 0], &[0; 60], ip]));
+    check("dsa", 284, &with(&[&frame[..12], &[0x40, 0, 0, 0], &frame[12..]]));
+    check("edsa", 285, &with(&[&frame[..12], &[0xda, 0xda, 0, 0, 0x40, 0, 0, 0], &frame[12..]]));
+    check("broadcom, in front", 282, &with(&[&[0; 4], &frame]));
+    let of = |link: u32, bytes: &[u8]| read(&pcap(&LITTLE, 0xa1b2_c3d4, link, &[(1, 2, bytes)])).1;
+    let encrypted = with(&[&[0x08, 0x41], &[0; 60]]);
+    assert_eq!(of(105, &encrypted).count(SkipReason::Tunnel), 1);
+    let beacon = with(&[&[0x80, 0], &[0; 60]]);
+    assert_eq!(of(105, &beacon).count(SkipReason::NotIp), 1);
+    let nested = with(&[&[0, 0, 8, 0, 192, 0, 0, 0], &[0, 0, 8, 0, 192, 0, 0, 0], &frame]);
+    assert_eq!(of(192, &nested).count(SkipReason::Nesting), 1);
+}
+
 /// simsong/tcpflow#142 and kbandla/dpkt#127 (length 0), cisco-system-traffic-generator/trex-core#975
 /// (length of the header alone), and files cut by tools that forget the first length.
 #[test]
