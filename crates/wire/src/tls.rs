@@ -132,6 +132,16 @@ impl TlsRecords {
         RecordStretch { meaning: RecordMeaning::Data, bytes: input.consume(u32::MAX) }
     }
 
+    /// Whether a handshake record was sent.
+    pub(crate) fn has_hello(self) -> bool {
+        self.flags & HAS_HELLO != 0
+    }
+
+    /// Whether a client sent its hello and no Finished.
+    pub(crate) fn has_only_begun(self) -> bool {
+        self.has_hello() && self.flags & (IS_READY | IS_OLD) == 0
+    }
+
     /// Tickets came before the first request, so its answer is none.
     pub(crate) fn end_tickets(&mut self) {
         self.count = TICKETS_MAX;

@@ -23,6 +23,8 @@ pub(crate) struct ResponseHead {
     pub(crate) class: u8,
     pub(crate) content_length: Option<u64>,
     pub(crate) is_chunked: bool,
+    /// A stream of events.
+    pub(crate) is_stream: bool,
 }
 
 const METHODS: [&[u8]; 13] = [
@@ -40,6 +42,10 @@ const METHODS: [&[u8]; 13] = [
     b"PURGE ",
     b"MKCOL ",
 ];
+
+/// Types of content that come while something happens.
+const STREAMS: [&[u8]; 3] =
+    [b"text/event-stream", b"multipart/x-mixed-replace", b"application/x-ndjson"];
 
 /// The longest registered method has 17 bytes; the standard sets no limit.
 const METHOD_BYTES_MAX: usize = 40;
@@ -170,6 +176,8 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
             Some(b'c') => {
                 if let Some(length) = value(line, "content-length") {
                     head.content_length = number(length);
+                } else if let Some(kind) = value(line, "content-type") {
+                    head.is_stream = STREAMS.iter().any(|stream| kind.starts_with(stream));
                 }
             }
             Some(b't') => {

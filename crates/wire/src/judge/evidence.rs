@@ -4,102 +4,141 @@ use super::thresholds::{IDENTIFIED_MIN, REFILLED_MIN};
 use crate::histogram::Histogram;
 use crate::model::{SideCounters, Tier, TransportCounters};
 
-/// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its name.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Evidence {
+macro_rules! evidence {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
+        /// Evidence of one tier; milliseconds and ratios. Each field is in the JSON output under its
+        /// name.
+        #[derive(Debug, Clone, Copy, Default, PartialEq)]
+        pub struct Evidence {
+            $($(#[$doc])* pub $name: $kind,)*
+        }
+
+        impl Evidence {
+            /// Names and values, for JSON and rows.
+            #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+            pub fn fields(&self) -> Vec<(&'static str, f64)> {
+                vec![$((stringify!($name), self.$name as f64),)*]
+            }
+        }
+    };
+}
+
+evidence! {
     /// SYNs of all connections.
-    pub syns: u64,
+    syns: u64,
     /// SYNs retransmitted at least 0.8 s after the first, without a SYN-ACK in between.
-    pub late_syns: u64,
+    late_syns: u64,
+    /// SYN-ACKs sent again although the client's request was there.
+    late_accepts: u64,
+    /// Handshakes that needed a second SYN-ACK.
+    lost_synacks: u64,
+    /// Share of connections that the server refused, did not answer, or that ended within the TLS
+    /// handshake.
+    unopened_ratio: f64,
     /// Retransmitted SYN-ACKs: the SYN-ACK or the client's ACK was lost.
-    pub synack_retries: u64,
+    synack_retries: u64,
     /// p99 of the time from the first SYN to the SYN-ACK.
-    pub connect_ms_p99: f64,
+    connect_ms_p99: f64,
     /// Resets by the server while a request waited.
-    pub resets_in_flight: u64,
+    resets_in_flight: u64,
     /// Requests after the server's FIN, however late.
-    pub requests_after_fin: u64,
+    requests_after_fin: u64,
     /// Requests that crossed the server's close: after its FIN, or reset on an idle connection.
-    pub races: u64,
+    races: u64,
     /// Data segments of the server.
-    pub data_packets: u64,
+    data_packets: u64,
     /// Retransmitted data segments of the server.
-    pub retransmits: u64,
+    retransmits: u64,
     /// Spurious ones among `retransmits`, reported by DSACK.
-    pub spurious: u64,
+    spurious: u64,
     /// Client segments retransmitted at least 150 ms later, without those reported as duplicates.
-    pub client_retransmits: u64,
+    client_retransmits: u64,
     /// Loss between tap and receiver, of the data segments.
-    pub loss_after_ratio: f64,
+    loss_after_ratio: f64,
     /// Loss between client and tap, by IP identification, without what the tap itself lost;
     /// negative: unusable.
-    pub loss_before_ratio: f64,
+    loss_before_ratio: f64,
     /// Holes filled at least a round trip later: lost before the tap, whatever identifications
     /// show.
-    pub refilled: u64,
+    refilled: u64,
     /// Data segments that the receiver acknowledged and the tap never saw, of all.
-    pub missed_by_tap_ratio: f64,
+    missed_by_tap_ratio: f64,
     /// One-way delay variation of the clients' packets.
-    pub delay_ms_p50: f64,
+    delay_ms_p50: f64,
     /// See `delay_ms_p50`.
-    pub delay_ms_p95: f64,
+    delay_ms_p95: f64,
     /// See `delay_ms_p50`.
-    pub delay_ms_max: f64,
+    delay_ms_max: f64,
     /// Maximum of the one-way delay variation of the servers' packets, on some connections: only the
     /// tap makes both sides late.
-    pub server_delay_ms_max: f64,
+    server_delay_ms_max: f64,
     /// Slices in which the p95 of the delay was high on at least ten connections.
-    pub delayed_slices: u64,
+    delayed_slices: u64,
     /// Share of connections with TCP timestamps.
-    pub timestamp_coverage: f64,
+    timestamp_coverage: f64,
     /// Index of dispersion of requests per second (variance / mean); 1 is a Poisson process.
-    pub dispersion: f64,
+    dispersion: f64,
     /// Index of dispersion per 100 ms.
-    pub dispersion_100ms: f64,
+    dispersion_100ms: f64,
     /// Pauses with at least 20 requests due, followed by three times the usual rate.
-    pub cycles: u64,
+    cycles: u64,
     /// Longest pause counted in `cycles`.
-    pub longest_pause_ms: f64,
+    longest_pause_ms: f64,
     /// Zero-window episodes of clients.
-    pub zero_windows: u64,
+    zero_windows: u64,
+    /// Zero-window episodes of servers.
+    server_zero_windows: u64,
+    /// Share of the time of uploads in which clients waited for servers to read.
+    server_wait_ratio: f64,
+    /// First request byte to last.
+    upload_ms_p95: f64,
+    /// Share of transfer time in which servers paused and waited for no client.
+    server_pause_ratio: f64,
+    /// From the client's first TLS record to the server's, beyond the time of the connect.
+    hello_ms_p95: f64,
     /// Share of transfer time in which servers waited for clients to read.
-    pub client_wait_ratio: f64,
+    client_wait_ratio: f64,
     /// Last request byte to first response byte.
-    pub think_ms_p50: f64,
+    think_ms_p50: f64,
     /// See `think_ms_p50`.
-    pub think_ms_p95: f64,
+    think_ms_p95: f64,
     /// Think time of the first requests of connections.
-    pub think_first_ms_p95: f64,
+    think_first_ms_p95: f64,
     /// Think time of later requests.
-    pub think_later_ms_p95: f64,
+    think_later_ms_p95: f64,
     /// First response byte to last.
-    pub transfer_ms_p95: f64,
-    /// Share of slow first requests of connections that began while most later ones were slow, too.
-    pub slow_first_together_ratio: f64,
+    transfer_ms_p95: f64,
+    /// Share of slow first requests of connections that later ones explain: those of the same time or
+    /// the same URL are slow, too.
+    slow_first_together_ratio: f64,
+    /// Sum of the think times of at least 200 ms.
+    slow_think_seconds: f64,
+    /// Share of requests whose response the server broke off.
+    truncated_ratio: f64,
     /// Share of requests without a response, those in flight at the end included.
-    pub unanswered_ratio: f64,
+    unanswered_ratio: f64,
     /// Share of requests in flight at the end of the capture.
-    pub unfinished_ratio: f64,
+    unfinished_ratio: f64,
     /// Share of responses with status 5xx, or with an error of a database.
-    pub error_ratio: f64,
+    error_ratio: f64,
     /// Share of requests or responses that the capture lacks, of all.
-    pub lacking_ratio: f64,
+    lacking_ratio: f64,
     /// Share of connections of which the capture has one direction only.
-    pub one_sided_ratio: f64,
+    one_sided_ratio: f64,
     /// Identifications that one side skipped without a hole in its sequence numbers: no loss.
-    pub skipped_ids_ratio: f64,
+    skipped_ids_ratio: f64,
     /// Share of requests whose upstream request is in the capture.
-    pub upstream_coverage: f64,
+    upstream_coverage: f64,
     /// Think time of the upstream.
-    pub upstream_think_ms_p95: f64,
+    upstream_think_ms_p95: f64,
     /// Part of the tier's think time that the upstream does not explain.
-    pub own_think_ms_p95: f64,
+    own_think_ms_p95: f64,
     /// Last request byte to the first byte of the upstream request, for the first request of a
     /// connection.
-    pub stall_first_ms_p95: f64,
+    stall_first_ms_p95: f64,
     /// Last request byte to the first byte of the upstream request, for later requests of a
     /// connection.
-    pub stall_later_ms_p95: f64,
+    stall_later_ms_p95: f64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and microseconds are below 2^53")]
@@ -149,13 +188,29 @@ fn skipped_ids(tier: &Tier) -> f64 {
     if client.refilled > 0 { 0.0 } else { missing_share(client).map_or(0.0, |own| own.share) }
 }
 
+/// Share of slow first requests that are as frequent as slow later ones, by time or by URL. A URL
+/// that has no later requests explains its own.
 fn slow_first_together(tier: &Tier) -> f64 {
-    let (mut together, mut alone) = (0, 0);
-    for slice in tier.slices.iter().filter(|slice| slice.later > 0) {
-        let are_all_slow = 2 * slice.slow_later >= slice.later;
-        *(if are_all_slow { &mut together } else { &mut alone }) += u64::from(slice.slow_first);
+    let slices = tier.slices.iter().filter(|slice| slice.later > 0);
+    let by_time = slices.map(|slice| {
+        let (first, later) = ([slice.first, slice.slow_first], [slice.later, slice.slow_later]);
+        (first.map(u64::from), later.map(u64::from))
+    });
+    let by_url = tier.urls.values().map(|url| (url.first, url.later));
+    explained(by_time).max(explained(by_url))
+}
+
+/// Of counts and slow ones of first and of later requests, the share of slow first ones that the
+/// share of slow later ones lets expect, with a factor of two.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
+fn explained(groups: impl Iterator<Item = ([u64; 2], [u64; 2])>) -> f64 {
+    let (mut slow, mut expected) = (0, 0.0);
+    for ([first, slow_first], [later, slow_later]) in groups {
+        let share = if later == 0 { 1.0 } else { ratio(slow_later, later) };
+        slow += slow_first;
+        expected += (2.0 * share * first as f64).min(slow_first as f64);
     }
-    ratio(together, together + alone)
+    if slow == 0 { 0.0 } else { expected / slow as f64 }
 }
 
 /// Share of missing identifications, with its variance.
@@ -195,11 +250,6 @@ pub(super) fn quantile_ms<const BITS: u32>(histogram: &Histogram<BITS>, ratio: f
     ms(histogram.quantile(ratio).unwrap_or(0))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-fn count(count: u64) -> f64 {
-    count as f64
-}
-
 impl Evidence {
     pub(super) fn of(tier: &Tier, seconds: f64) -> Self {
         let transport = &tier.transport;
@@ -210,13 +260,6 @@ impl Evidence {
         let (cycles, longest) = tier.rhythm.cycles(rate);
         let wait_us = tier.client_wait_us + transport.client.zero_window_us;
         Self {
-            syns: transport.syns,
-            late_syns: transport.late_syns,
-            synack_retries: transport.synack_retries,
-            connect_ms_p99: quantile_ms(&transport.connect, 0.99),
-            resets_in_flight: transport.resets_in_flight,
-            requests_after_fin: transport.after_fin,
-            races: transport.races,
             data_packets: transport.server.data_packets,
             retransmits: transport.server.retransmits,
             spurious: transport.server.spurious,
@@ -239,6 +282,11 @@ impl Evidence {
             cycles,
             longest_pause_ms: ms(u64::try_from(longest / 1000).unwrap_or(0)),
             zero_windows: transport.client.zero_windows,
+            server_zero_windows: transport.server.zero_windows,
+            server_wait_ratio: ratio(transport.server.zero_window_us, tier.upload.sum()).min(1.0),
+            upload_ms_p95: quantile_ms(&tier.upload, 0.95),
+            server_pause_ratio: ratio(tier.server_pause_us, tier.transfer.sum()).min(1.0),
+            hello_ms_p95: quantile_ms(&transport.hello, 0.95),
             client_wait_ratio: ratio(wait_us, tier.transfer.sum()).min(1.0),
             think_ms_p50: quantile_ms(&tier.think, 0.5),
             think_ms_p95: quantile_ms(&tier.think, 0.95),
@@ -251,6 +299,8 @@ impl Evidence {
             stall_first_ms_p95: quantile_ms(&tier.stall_first, 0.95),
             stall_later_ms_p95: quantile_ms(&tier.stall_later, 0.95),
             slow_first_together_ratio: slow_first_together(tier),
+            slow_think_seconds: ms(tier.slow_think_us) / 1000.0,
+            truncated_ratio: ratio(tier.truncated, tier.requests),
             unanswered_ratio: ratio(tier.unanswered, tier.requests),
             unfinished_ratio: ratio(tier.unfinished, tier.requests),
             error_ratio: ratio(tier.errors_5xx, tier.responses),
@@ -260,56 +310,25 @@ impl Evidence {
             ),
             one_sided_ratio: ratio(transport.one_sided, transport.connections),
             skipped_ids_ratio: skipped_ids(tier),
+            ..Self::of_connections(transport)
         }
     }
 
-    /// Names and values, for JSON and rows.
-    pub fn fields(&self) -> Vec<(&'static str, f64)> {
-        vec![
-            ("syns", count(self.syns)),
-            ("late_syns", count(self.late_syns)),
-            ("synack_retries", count(self.synack_retries)),
-            ("connect_ms_p99", self.connect_ms_p99),
-            ("resets_in_flight", count(self.resets_in_flight)),
-            ("requests_after_fin", count(self.requests_after_fin)),
-            ("races", count(self.races)),
-            ("data_packets", count(self.data_packets)),
-            ("retransmits", count(self.retransmits)),
-            ("spurious", count(self.spurious)),
-            ("client_retransmits", count(self.client_retransmits)),
-            ("loss_after_ratio", self.loss_after_ratio),
-            ("loss_before_ratio", self.loss_before_ratio),
-            ("refilled", count(self.refilled)),
-            ("missed_by_tap_ratio", self.missed_by_tap_ratio),
-            ("delay_ms_p50", self.delay_ms_p50),
-            ("delay_ms_p95", self.delay_ms_p95),
-            ("delay_ms_max", self.delay_ms_max),
-            ("server_delay_ms_max", self.server_delay_ms_max),
-            ("delayed_slices", count(self.delayed_slices)),
-            ("timestamp_coverage", self.timestamp_coverage),
-            ("dispersion", self.dispersion),
-            ("dispersion_100ms", self.dispersion_100ms),
-            ("cycles", count(self.cycles)),
-            ("longest_pause_ms", self.longest_pause_ms),
-            ("zero_windows", count(self.zero_windows)),
-            ("client_wait_ratio", self.client_wait_ratio),
-            ("think_ms_p50", self.think_ms_p50),
-            ("think_ms_p95", self.think_ms_p95),
-            ("think_first_ms_p95", self.think_first_ms_p95),
-            ("think_later_ms_p95", self.think_later_ms_p95),
-            ("transfer_ms_p95", self.transfer_ms_p95),
-            ("upstream_coverage", self.upstream_coverage),
-            ("upstream_think_ms_p95", self.upstream_think_ms_p95),
-            ("own_think_ms_p95", self.own_think_ms_p95),
-            ("stall_first_ms_p95", self.stall_first_ms_p95),
-            ("stall_later_ms_p95", self.stall_later_ms_p95),
-            ("slow_first_together_ratio", self.slow_first_together_ratio),
-            ("unanswered_ratio", self.unanswered_ratio),
-            ("unfinished_ratio", self.unfinished_ratio),
-            ("error_ratio", self.error_ratio),
-            ("lacking_ratio", self.lacking_ratio),
-            ("one_sided_ratio", self.one_sided_ratio),
-            ("skipped_ids_ratio", self.skipped_ids_ratio),
-        ]
+    /// How connections open and close.
+    fn of_connections(transport: &TransportCounters) -> Self {
+        let unopened = transport.unopened + transport.failed_handshakes;
+        Self {
+            syns: transport.syns,
+            late_syns: transport.late_syns,
+            late_accepts: transport.late_accepts,
+            lost_synacks: transport.lost_synacks,
+            unopened_ratio: ratio(unopened, transport.connections),
+            synack_retries: transport.synack_retries,
+            connect_ms_p99: quantile_ms(&transport.connect, 0.99),
+            resets_in_flight: transport.resets_in_flight,
+            requests_after_fin: transport.after_fin,
+            races: transport.races,
+            ..Self::default()
+        }
     }
 }

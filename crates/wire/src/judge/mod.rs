@@ -1,7 +1,9 @@
 //! Interpretation: a verdict for each tier and for the whole capture, with its evidence.
 
+mod connection_rules;
 mod evidence;
 mod live;
+mod owner;
 mod report;
 mod rules;
 mod thresholds;

@@ -1,6 +1,8 @@
 //! The report of a finished capture.
 
+use super::connection_rules::ServerTimes;
 use super::evidence::{Evidence, ms, quantile_ms, ratio};
+use super::owner::overall;
 use super::rules::{DelayVerdict, JudgeInput, RequestFraming, judge};
 use super::thresholds as limit;
 use super::url_report::UrlReport;
@@ -11,6 +13,7 @@ use crate::model::{
     Admission, BIN_NS, Model, ObservedConnection, Sequencer, SliceQuantiles, Tier, TimeSlice,
 };
 use weir_capture::SkipCounts;
+use weir_capture::packet::Endpoint;
 
 /// Result of a capture.
 #[derive(Debug, Clone)]
@@ -73,6 +76,8 @@ pub struct TierReport {
     pub port: u16,
     /// Whether another tier of this capture is its client.
     pub is_upstream: bool,
+    /// Whether most of its clients are servers of this capture.
+    pub is_inner: bool,
     /// Servers before it, as far as the capture shows: 0 for the edge, more for deeper tiers.
     pub depth: u8,
     /// Protocol of most connections: http, tls, a database, opaque or unknown.
@@ -218,40 +223,6 @@ impl Model {
     }
 }
 
-/// The verdict that explains most: verdicts are ordered. End-host causes of a protocol without
-/// known framing, such as a terminal waiting for its user, do not count while there are requests to
-/// judge; and what a tier's upstream explains is the upstream's.
-fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
-    let has_known = tiers.iter().any(|tier| tier.has_known_framing() && tier.requests > 0);
-    let counted = tiers
-        .iter()
-        .filter(|tier| !has_known || tier.has_known_framing() || !tier.verdict.is_of_end_host());
-    let Some(worst) = counted.min_by_key(|tier| {
-        (tier.verdict, !tier.mentions_skipped_ids(), std::cmp::Reverse(tier.depth))
-    }) else {
-        return (DelayVerdict::Unknown, "no TCP connection in this capture".to_owned());
-    };
-    let owner = owner(worst, tiers);
-    (owner.verdict, format!("port {}: {}", owner.port, owner.why))
-}
-
-/// The deepest tier that owns the delay of `worst`: one behind it whose own slowness explains most
-/// of it.
-fn owner<'a>(worst: &'a TierReport, tiers: &'a [TierReport]) -> &'a TierReport {
-    let is_of_server = match worst.verdict {
-        DelayVerdict::AcceptQueue => worst.evidence.late_syns < limit::LATE_SYNS_MIN,
-        DelayVerdict::SlowApp => true,
-        _ => false,
-    };
-    let deeper = tiers.iter().filter(|tier| {
-        is_of_server
-            && tier.depth > worst.depth
-            && tier.verdict.explains_slow_answers()
-            && tier.evidence.think_ms_p95 >= limit::OWNED_RATIO_MIN * worst.evidence.think_ms_p95
-    });
-    deeper.max_by_key(|tier| tier.depth).unwrap_or(worst)
-}
-
 fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> TierReport {
     let urls = report_urls(tier, sequencer);
     let slices = report_slices(tier, admission);
@@ -268,8 +239,11 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
         is_database: matches!(protocol, "mysql" | "postgresql" | "redis" | "mongodb"),
         evidence: &evidence,
         urls: &urls,
+        servers: &server_times(tier),
         requests: tier.requests,
         connections: tier.transport.connections,
+        accepted: tier.transport.connect.count(),
+        hellos: tier.transport.hello.count(),
         first_requests: tier.think_first.count(),
         later_requests: tier.think_later.count(),
         backward_ms: ms(us(admission.backward_ns)),
@@ -282,6 +256,7 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
     TierReport {
         port: tier.port,
         is_upstream: tier.is_upstream(),
+        is_inner: is_inner(tier),
         depth: depth(tier, protocol, &evidence),
         protocol,
         verdict,
@@ -321,13 +296,26 @@ fn framing(protocol: &str) -> RequestFraming {
 /// tiers behind it the one without an upstream of its own is deeper.
 fn depth(tier: &Tier, protocol: &str, evidence: &Evidence) -> u8 {
     let is_database = framing(protocol) == RequestFraming::Messages && protocol != "http";
-    let is_inner = tier.is_upstream() || 2 * tier.from_servers > tier.transport.connections;
-    match (is_database, is_inner) {
+    match (is_database, is_inner(tier)) {
         (true, _) => 3,
         (false, true) if evidence.upstream_coverage < limit::UPSTREAM_COVERAGE_MIN => 2,
         (false, true) => 1,
         (false, false) => 0,
     }
+}
+
+fn is_inner(tier: &Tier) -> bool {
+    tier.is_upstream() || 2 * tier.from_servers > tier.transport.connections
+}
+
+fn server_times(tier: &Tier) -> Vec<ServerTimes> {
+    let times = tier.servers.iter().map(|(address, think)| ServerTimes {
+        address: Endpoint { address: *address, port: tier.port }.ip().to_string(),
+        requests: think.count(),
+        think_ms_p50: quantile_ms(think, 0.5),
+        think_ms_p95: quantile_ms(think, 0.95),
+    });
+    times.collect()
 }
 
 fn protocol(tier: &Tier) -> &'static str {
@@ -512,12 +500,12 @@ fn p95(quantiles: Option<[u64; 3]>) -> u64 {
 
 impl TierReport {
     /// Whether its sentence mentions identifications that clients skipped.
-    fn mentions_skipped_ids(&self) -> bool {
+    pub(super) fn mentions_skipped_ids(&self) -> bool {
         self.verdict == DelayVerdict::Smooth
             && self.evidence.skipped_ids_ratio >= limit::LOSS_RATIO_MIN
     }
 
-    fn has_known_framing(&self) -> bool {
+    pub(super) fn has_known_framing(&self) -> bool {
         !matches!(self.protocol, "opaque" | "unknown")
     }
 }

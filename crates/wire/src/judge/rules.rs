@@ -9,6 +9,7 @@
 //! answer in the capture, and that an application is slow because bytes that cannot be read came
 //! late. A message of a WebSocket or a long poll is late because nothing happened before.
 
+use super::connection_rules::{self, ServerTimes};
 use super::evidence::Evidence;
 use super::thresholds as limit;
 use super::url_report::UrlReport;
@@ -63,6 +64,11 @@ impl DelayVerdict {
         matches!(self, Self::SenderBursts | Self::ClientReader | Self::EdgeStall | Self::SlowApp)
     }
 
+    /// Whether it comes from clients and shows in the servers behind as well.
+    pub(super) fn is_of_clients(self) -> bool {
+        matches!(self, Self::UpstreamNetworkJitter | Self::SenderBursts | Self::ClientReader)
+    }
+
     /// Whether it makes the answers of the tiers before it slow.
     pub(super) fn explains_slow_answers(self) -> bool {
         matches!(self, Self::AcceptQueue | Self::PathLoss | Self::EdgeStall | Self::SlowApp)
@@ -103,30 +109,40 @@ pub(super) struct JudgeInput<'a> {
     pub(super) framing: RequestFraming,
     pub(super) evidence: &'a Evidence,
     pub(super) urls: &'a [UrlReport],
+    pub(super) servers: &'a [ServerTimes],
     pub(super) is_database: bool,
     pub(super) requests: u64,
     pub(super) connections: u64,
+    /// Connections whose SYN the server accepted.
+    pub(super) accepted: u64,
+    pub(super) hellos: u64,
     pub(super) first_requests: u64,
     pub(super) later_requests: u64,
     /// How far the capture's time went back at most.
     pub(super) backward_ms: f64,
 }
 
-type RuleOutcome = Option<(DelayVerdict, String)>;
+pub(super) type RuleOutcome = Option<(DelayVerdict, String)>;
 
 /// Returns the verdict of the first rule that holds, with its evidence.
 pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
-    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 11] = [
+    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 17] = [
         one_direction,
         accept_queue,
         keepalive_race,
         path_loss,
         network_jitter,
         sender_bursts,
+        connection_rules::lost_synacks,
         client_reader,
         edge_stall,
+        connection_rules::slow_upload,
+        connection_rules::slow_server,
         slow_app,
         failing,
+        connection_rules::unopened,
+        connection_rules::slow_hello,
+        connection_rules::slow_body,
         nothing_seen,
     ];
     rules.iter().find_map(|rule| rule(case)).unwrap_or_else(|| smooth(case))
@@ -148,11 +164,19 @@ fn one_direction(case: &JudgeInput<'_>) -> RuleOutcome {
 
 fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    if e.late_syns >= limit::LATE_SYNS_MIN
-        && e.late_syns * 100 >= e.syns * limit::LATE_SYNS_PERCENT_MIN
+    let late = e.late_syns + e.late_accepts;
+    let is_open = case.accepted > 0 || case.requests > 0;
+    if is_open
+        && late >= limit::LATE_SYNS_MIN
+        && late * 100 >= e.syns * limit::LATE_SYNS_PERCENT_MIN
     {
+        let accepts = match e.late_accepts {
+            0 => String::new(),
+            count => format!(", {count} SYN-ACKs sent again after the client's request"),
+        };
         let why = format!(
-            "{} of {} SYNs retransmitted at least 0.8 s later without a SYN-ACK (connect p99 {})",
+            "{} of {} SYNs retransmitted at least 0.8 s later without a SYN-ACK{accepts} (connect \
+             p99 {}); if ListenOverflows does not count, a firewall drops them",
             e.late_syns,
             e.syns,
             time(e.connect_ms_p99)
@@ -410,17 +434,19 @@ fn slow_time(url: &UrlReport) -> f64 {
 /// Errors and missing answers, unless the capture's end explains them.
 fn failing(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
-    let dropped = e.unanswered_ratio - e.unfinished_ratio;
-    let is_failing = e.error_ratio >= limit::FAILED_RATIO_MIN
-        || dropped >= limit::FAILED_RATIO_MIN
-        || e.error_ratio + dropped >= limit::FAILED_RATIO_MIN;
-    (is_failing && case.requests > 0).then(|| {
+    // What ends without an answer may want none where the protocol is not read.
+    let is_read = case.framing != RequestFraming::Turns;
+    let dropped = (e.unanswered_ratio - e.unfinished_ratio).max(0.0) * f64::from(u8::from(is_read));
+    let failed = e.error_ratio + dropped + e.truncated_ratio;
+    (failed >= limit::FAILED_RATIO_MIN && case.requests > 0).then(|| {
         let what = if case.is_database { "with an error" } else { "with status 5xx" };
         let why = format!(
-            "{} of responses {what}, {} of {} requests never answered (think p95 {})",
+            "{} of responses {what}, {} of {} requests never answered, {} of responses broken off \
+             (think p95 {})",
             percent(e.error_ratio),
-            percent(dropped.max(0.0)),
+            percent(dropped),
             case.requests,
+            percent(e.truncated_ratio),
             time(e.think_ms_p95)
         );
         (DelayVerdict::Failing, why)
@@ -432,6 +458,15 @@ fn nothing_seen(case: &JudgeInput<'_>) -> RuleOutcome {
         let why = format!("no requests on {} connections", case.connections);
         (DelayVerdict::Unknown, why)
     })
+}
+
+/// What cannot be seen, so that `smooth` does not cover it.
+fn unseen_errors(framing: RequestFraming) -> &'static str {
+    match framing {
+        RequestFraming::Messages => "",
+        RequestFraming::Records => "; errors inside of TLS are not visible",
+        RequestFraming::Turns => "; errors are not visible, since the protocol is not read",
+    }
 }
 
 /// What the capture lacks too much of to call anything smooth.
@@ -491,19 +526,20 @@ fn smooth(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
     };
     let why = format!(
         "think p95 {}, transfer p95 {}, connect p99 {}, delay variation p95 {}, loss {}, {} pauses \
-         with bursts{unknown}{backward}",
+         with bursts{unknown}{backward}{}",
         time(e.think_ms_p95),
         time(e.transfer_ms_p95),
         time(e.connect_ms_p99),
         time(e.delay_ms_p95),
         percent(e.loss_after_ratio.max(e.loss_before_ratio).max(0.0)),
-        e.cycles
+        e.cycles,
+        unseen_errors(case.framing)
     );
     (DelayVerdict::Smooth, why)
 }
 
 /// Formats a duration: `40 µs`, `0.9 ms`, `916 ms`, `1.35 s`.
-fn time(ms: f64) -> String {
+pub(super) fn time(ms: f64) -> String {
     if ms < 0.1 {
         format!("{:.0} µs", ms * 1000.0)
     } else if ms >= 1000.0 {
@@ -515,7 +551,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-fn percent(ratio: f64) -> String {
+pub(super) fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent >= 10.0 || percent == 0.0 {
         format!("{percent:.0} %")
@@ -547,8 +583,11 @@ mod tests {
             is_database: false,
             evidence: &evidence,
             urls: &[],
+            servers: &[],
             requests: 8000,
             connections: 200,
+            accepted: 200,
+            hellos: 200,
             first_requests: 200,
             later_requests: 7800,
             backward_ms: 0.0,
@@ -601,6 +640,7 @@ mod tests {
         );
         check(|e| e.error_ratio = 0.2, DelayVerdict::Failing);
         check(|e| e.unanswered_ratio = 0.25, DelayVerdict::Failing);
+        check(|e| e.late_accepts = 20, DelayVerdict::AcceptQueue);
         check(|e| (e.unanswered_ratio, e.unfinished_ratio) = (0.25, 0.2), DelayVerdict::Unknown);
         check(|e| e.lacking_ratio = 0.3, DelayVerdict::Unknown);
         check(|e| (e.one_sided_ratio, e.late_syns) = (1.0, 1000), DelayVerdict::Unknown);

@@ -33,6 +33,8 @@ macro_rules! thresholds {
 thresholds! {
     LATE_SYNS_MIN: u64 = 3, "SYNs", "opinion: fewer may be random loss";
     LATE_SYNS_PERCENT_MIN: u64 = 1, "% of SYNs", "opinion";
+    UNOPENED_MIN: f64 = 5.0, "connections", "opinion: fewer may be a scan";
+    LOST_SYNACKS_PERCENT_MIN: u64 = 1, "% of connections", "opinion";
     FIRST_TO_LATER_MIN: f64 = 3.0, "× p95 of later requests", "opinion";
     RACES_MIN: u64 = 3, "requests", "opinion: fewer may be chance";
     LOSS_RATIO_MIN: f64 = 0.003, "of data segments", "opinion: well above normal path loss";
@@ -49,6 +51,7 @@ thresholds! {
     ZERO_WINDOWS_MIN: u64 = 3, "episodes", "opinion";
     ZERO_WINDOW_WAIT_RATIO_MIN: f64 = 0.3, "of transfer time", "opinion";
     CLIENT_WAIT_RATIO_MIN: f64 = 0.5, "of transfer time", "opinion: most of it";
+    SERVER_PAUSE_RATIO_MIN: f64 = 0.5, "of transfer time", "opinion: most of it";
     READ_REQUESTS_MIN: u64 = 5, "requests", "opinion";
     REQUESTS_MIN: u64 = 20, "requests", "statistics: the p95 of fewer is their maximum";
     UPSTREAM_COVERAGE_MIN: f64 = 0.5, "of requests", "statistics: a majority";
@@ -60,7 +63,7 @@ thresholds! {
     TAP_LATE_RATIO_MIN: f64 = 0.5, "of the clients' maximum", "statistics: most of it";
     BACKWARD_MS_MIN: f64 = 100.0, "ms", "opinion: several CPUs disorder packets by less";
     TOGETHER_RATIO_MIN: f64 = 0.5, "of slow first requests", "statistics: a majority";
-    OWNED_RATIO_MIN: f64 = 0.5, "of think time p95", "statistics: most of it";
+    OWNED_RATIO_MIN: f64 = 0.5, "of slow think time", "statistics: most of it";
     FAILED_RATIO_MIN: f64 = 0.2, "of requests", "opinion: nothing is smooth above it";
     LACKING_RATIO_MAX: f64 = 0.2, "of requests or connections", "opinion: more hides too much";
     ONE_SIDED_RATIO_MIN: f64 = 0.5, "of connections", "statistics: a majority";

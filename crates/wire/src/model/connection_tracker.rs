@@ -6,6 +6,7 @@ use super::request_tracker;
 use super::shard_context::ShardContext;
 use super::{copies, detection};
 use crate::flow::{Connection, NONE, OrderedChunk, SegmentArrival, Side};
+use crate::http::Framer;
 use weir_capture::SkipReason;
 use weir_capture::packet::{Flags, Packet, SackBlock};
 
@@ -23,6 +24,8 @@ const CLIENT_WAIT_NS: i64 = 20_000_000;
 const PROMPT_NS: i64 = 5_000_000;
 /// A reset this soon after a request was not caused by it.
 const RACE_NS: i64 = 50_000_000;
+/// Smaller segments wait for acknowledgements by Nagle's algorithm.
+const SMALL_BYTES: u32 = 1000;
 /// Larger payload is several segments merged by the NIC (GRO); identifications count the segments.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
@@ -89,6 +92,10 @@ fn process_syn(
         connection.synack_count = connection.synack_count.saturating_add(1);
         if connection.synack_count > 1 {
             let tier = tier_of(connection, context);
+            // A server that defers accept() sends it again, too, until there is a request.
+            if connection.synack_count == 2 && connection.half(Side::Client).bytes > 0 {
+                context.tier_mut(tier).late_accepts += 1;
+            }
             context.tier_mut(tier).synack_retries += 1;
             context.now(tier).synack_retries += 1;
             return;
@@ -121,7 +128,9 @@ fn process_syn(
         context.now(tier).syns += 1;
     }
     let waited = packet.ts_ns - connection.first_ts;
-    if waited >= SYN_RETRY_NS && connection.synack_count == 0 {
+    // A server that knows these ports from before acknowledges the SYN, and the client resets that.
+    let is_unanswered = connection.half(Side::Server).packets == 0;
+    if waited >= SYN_RETRY_NS && is_unanswered {
         context.tier_mut(tier).late_syns += 1;
         context.now(tier).late_syns += 1;
     }
@@ -141,6 +150,7 @@ fn finish_handshake(
         connection.handshake_us = micros(packet.ts_ns - synack_ts);
         let tier = tier_of(connection, context);
         context.tier_mut(tier).rtt.add(u64::from(connection.handshake_us));
+        context.tier_mut(tier).lost_synacks += u64::from(connection.synack_count > 1);
     }
     if side == Side::Client || connection.syn_count == 0 {
         connection.establish();
@@ -300,11 +310,14 @@ fn payload(
     }
     let last_data_ts = connection.half(side).last_data_ts;
     let pause = packet.ts_ns - last_data_ts;
-    let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
-    if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS && was_answered {
+    if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS {
         let rtt = connection.client_rtt_us().map_or(0, |us| i64::from(us) * 1000);
         if pause > 2 * rtt {
-            request_tracker::note_pause(connection, context, pause);
+            let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
+            let was_shut = connection.half(Side::Client).troubles().shut_count > 0;
+            let is_large = packet.payload_length >= SMALL_BYTES;
+            let is_of_client = was_answered && (is_large || was_shut);
+            request_tracker::note_pause(connection, context, is_of_client, pause);
         }
     }
     if !packet.is_sequence_known {
@@ -413,14 +426,20 @@ fn reset(connection: &mut Connection, context: &mut ShardContext, packet: &Packe
     if side == Side::Client || connection.half(Side::Server).is_ahead_of_tap() {
         return;
     }
-    let Some((asked, order)) = request_tracker::waiting(connection, context) else { return };
+    let Some(waiting) = request_tracker::waiting(connection, context) else {
+        // A request that comes after it has crossed it, as it would a FIN.
+        return connection.set_server_fin(packet.ts_ns);
+    };
     connection.is_rst_in_flight = true;
     let tier = connection.tier;
     context.tier_mut(tier).resets_in_flight += 1;
     context.now(tier).resets_in_flight += 1;
     let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
-    let was_idle = order > 1 || connection.server_fin_ts().is_some();
-    if was_idle && !connection.has_raced && packet.ts_ns - asked <= RACE_NS.max(rtt) {
+    let is_old = waiting.order > 1 || !is_whole(connection);
+    let was_idle = is_old || connection.server_fin_ts().is_some();
+    // A server that has taken the request ended by itself: no race.
+    let is_race = was_idle && !waiting.is_received && !connection.has_raced;
+    if is_race && packet.ts_ns - waiting.asked <= RACE_NS.max(rtt) {
         context.tier_mut(tier).races += 1;
         context.now(tier).races += 1;
     }
@@ -446,6 +465,8 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     let observed = observe(connection);
     let tier = context.tier_mut(connection.tier);
+    tier.unopened += u64::from(is_unopened(connection));
+    tier.failed_handshakes += u64::from(has_failed_handshake(connection));
     tier.one_sided += u64::from(is_one_sided(connection));
     tier.stamped_connections += u64::from(observed.tick_us.is_some());
     tier.speaking[connection.protocol as usize] += 1;
@@ -465,6 +486,28 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     context.out.closed.push(ClosedConnection { slot: context.slot, observed });
     context.emit(ShardEvent::Closed);
+}
+
+/// Whether the capture has the connection's beginning.
+fn is_whole(connection: &Connection) -> bool {
+    connection.syn_count > 0 || connection.synack_count > 0
+}
+
+/// Whether the server refused the connection, or answered none of several SYNs.
+fn is_unopened(connection: &Connection) -> bool {
+    let [client, server] = &connection.halves;
+    let is_refused = connection.rst_by == Some(Side::Server) && server.packets == 1;
+    let is_ignored = connection.syn_count > 1
+        && server.packets == 0
+        && client.packets == u32::from(connection.syn_count);
+    connection.syn_count > 0 && connection.synack_count == 0 && (is_refused || is_ignored)
+}
+
+/// Whether the connection ended after a ClientHello and before the client's Finished.
+fn has_failed_handshake(connection: &Connection) -> bool {
+    let is_over = connection.fin_by.is_some() || connection.rst_by.is_some();
+    let Framer::Record(records) = connection.halves[0].framer else { return false };
+    is_over && is_whole(connection) && connection.requests == 0 && records.has_only_begun()
 }
 
 /// Whether enough packets passed one way and none the other: the tap sees one direction.

@@ -11,6 +11,8 @@ pub(crate) struct Exchange {
     pub(crate) response_bytes: u64,
     /// Time the server waited for the client to open its window.
     pub(crate) client_wait_ns: i64,
+    /// Other pauses of the server within the response.
+    pub(crate) server_pause_ns: i64,
     pub(crate) text: Option<Box<RequestText>>,
     /// Sequence number after the response's last byte.
     pub(crate) end_seq: u32,
@@ -30,6 +32,10 @@ pub(crate) struct Exchange {
     pub(crate) is_head: bool,
     pub(crate) is_connect: bool,
     pub(crate) is_cut: bool,
+    /// The response is a stream of events, which pauses because nothing happens.
+    pub(crate) is_stream: bool,
+    /// The server closed within the response.
+    pub(crate) is_truncated: bool,
     /// All of the answer so far may be session tickets of TLS 1.3.
     pub(crate) is_ticket: bool,
 }

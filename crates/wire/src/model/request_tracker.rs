@@ -104,23 +104,55 @@ pub(super) fn note_spurious(connection: &Connection, context: &mut ShardContext)
     }
 }
 
-/// Adds a pause of the server within a response that ended with the client's window update.
-pub(super) fn note_pause(connection: &Connection, context: &mut ShardContext, ns: i64) {
+/// Adds a pause of the server within a response, which ended with the client's window update or by
+/// itself.
+pub(super) fn note_pause(
+    connection: &Connection,
+    context: &mut ShardContext,
+    is_of_client: bool,
+    ns: i64,
+) {
     if connection.current != NONE {
         let exchange = context.pool.get(connection.current);
         if exchange.answered[0] != 0 {
-            exchange.client_wait_ns += ns;
+            let pause = if is_of_client {
+                &mut exchange.client_wait_ns
+            } else {
+                &mut exchange.server_pause_ns
+            };
+            *pause += ns;
         }
     }
 }
 
-/// Time of the last request byte and position of a request that waits for its response.
-pub(super) fn waiting(connection: &Connection, context: &mut ShardContext) -> Option<(i64, u32)> {
+/// A request that waits for its response.
+pub(super) struct WaitingRequest {
+    /// Time of its last byte.
+    pub(super) asked: i64,
+    /// Position in its connection.
+    pub(super) order: u32,
+    /// Whether the server has acknowledged a part of it: its socket was open.
+    pub(super) is_received: bool,
+}
+
+pub(super) fn waiting(
+    connection: &Connection,
+    context: &mut ShardContext,
+) -> Option<WaitingRequest> {
     if connection.current == NONE {
         return None;
     }
     let exchange = context.pool.get(connection.current);
-    (exchange.answered[0] == 0).then_some((exchange.asked[1], exchange.order))
+    let is_only = connection.current == connection.newest;
+    let client = &connection.halves[0];
+    let length = u32::try_from(exchange.request_bytes).unwrap_or(u32::MAX);
+    let is_received =
+        is_only && client.has_acknowledged(client.next.wrapping_sub(length).wrapping_add(1));
+    (exchange.answered[0] == 0).then_some(WaitingRequest {
+        asked: exchange.asked[1],
+        order: exchange.order,
+        is_received,
+    })
 }
 
 /// Processes the client's acknowledgement up to `ack`.
@@ -177,10 +209,15 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
         let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
         complete(connection, context, slot, RequestEnd::Ok, None);
     }
+    let is_broken_off = matches!(
+        (connection.fin_by, connection.rst_by),
+        (Some(Side::Server), _) | (None, Some(Side::Server))
+    ) && !connection.half(Side::Server).is_ahead_of_tap();
     while connection.current != NONE {
         let slot = connection.current;
         let exchange = context.pool.get(slot);
         connection.current = exchange.next;
+        exchange.is_truncated = is_broken_off && exchange.answered[0] != 0;
         let end = match (exchange.answered[0] != 0, connection.rst_by, connection.fin_by) {
             (true, _, _) => RequestEnd::Cut,
             (false, Some(_), _) => RequestEnd::Reset,
@@ -371,6 +408,7 @@ impl HttpSink for RequestTracker<'_> {
             .map_or((false, false), |exchange| (exchange.is_head, exchange.is_connect));
         if let Some(exchange) = self.current() {
             exchange.status = head.status;
+            exchange.is_stream = head.is_stream;
             exchange.is_cut |= is_cut;
         }
         match head.status {

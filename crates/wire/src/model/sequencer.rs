@@ -11,7 +11,7 @@ use super::exchange::{Exchange, RequestText};
 use super::observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
 use super::pair::{OpenRequest, PairKey, RequestPairs};
 use super::shard::Shard;
-use super::slice::{RequestTimes, TimeSlice};
+use super::slice::{RequestTimes, SLOW_US, TimeSlice};
 use super::tier::Tier;
 use super::urls::{OTHER, UrlTable};
 use super::{SHARDS, SliceGrid, TIERS_MAX};
@@ -70,6 +70,8 @@ struct PendingRequest {
     tier: u16,
     url: u32,
     keys: [u64; 2],
+    /// Address of the server; 0 for unknown.
+    server: u128,
     parent: Option<ParentRequest>,
     is_matched_by_header: bool,
     upstream: UpstreamTimes,
@@ -240,7 +242,7 @@ impl Sequencer {
         // Pairing costs as much as the rest of a request: skip it while only one tier exists.
         let has_tiers = self.tiers.len() > 2 || self.requests < UNPAIRED_MAX;
         let record = entry(&mut self.registries[shard].requests, ask.slot);
-        record.url = url;
+        (record.url, record.server) = (url, ask.server);
         if !has_tiers {
             return;
         }
@@ -286,7 +288,9 @@ impl Sequencer {
     fn answered(&mut self, shard: usize, slot: u32, answered: [i64; 2], think_ns: i64) {
         let PendingRequest { tier, parent, .. } =
             *entry(&mut self.registries[shard].requests, slot);
-        self.tiers[usize::from(tier)].responses += 1;
+        let tier = &mut self.tiers[usize::from(tier)];
+        tier.responses += 1;
+        tier.rhythm.answer([answered[0] - think_ns, answered[0]]);
         if let Some(parent) = parent.and_then(|parent| self.under_way(parent)) {
             parent.upstream.answered = answered;
             parent.upstream.think_ns += think_ns.max(0);
@@ -322,7 +326,9 @@ impl Sequencer {
         };
         tier.unanswered += u64::from(is_unanswered);
         tier.unfinished += u64::from(done.end == RequestEnd::Unanswered);
-        tier.slices.at(began).unanswered += u32::from(is_unanswered);
+        tier.truncated += u64::from(exchange.is_truncated);
+        tier.slices.at(began).unanswered += u32::from(is_unanswered || exchange.is_truncated);
+        tier.upload.add(micros(sent - asked));
         if first == 0 {
             return;
         }
@@ -334,13 +340,13 @@ impl Sequencer {
         let RequestTimes { think, transfer, total } = times;
         let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
         tier.errors_5xx += u64::from(is_error);
-        tier.think.add(think);
-        let by_order =
-            if exchange.order == 1 { &mut tier.think_first } else { &mut tier.think_later };
-        by_order.add(think);
-        tier.transfer.add(transfer);
+        tier.add_think(think, exchange.order == 1, record.server);
+        if !exchange.is_stream {
+            tier.transfer.add(transfer);
+            tier.client_wait_us += micros(exchange.client_wait_ns);
+            tier.server_pause_us += micros(exchange.server_pause_ns);
+        }
         tier.total.add(total);
-        tier.client_wait_us += micros(exchange.client_wait_ns);
         let upstream = &record.upstream;
         if upstream.tries > 0 && upstream.answered[0] != 0 {
             tier.with_upstream += 1;
@@ -353,6 +359,8 @@ impl Sequencer {
         }
         let url = tier.urls.entry(record.url).or_default();
         url.requests += 1;
+        let place = if exchange.order == 1 { &mut url.first } else { &mut url.later };
+        *place = [place[0] + 1, place[1] + u64::from(think >= SLOW_US)];
         url.errors_5xx += u64::from(is_error);
         url.think.add(think);
         url.total.add(total);

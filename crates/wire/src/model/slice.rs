@@ -7,6 +7,15 @@ use std::ops::Range;
 
 use crate::histogram::ThinnedSamples;
 
+/// Adds the named fields of another value of the same type.
+macro_rules! add_fields {
+    ($mine:expr, $other:expr; $($field:ident),* $(,)?) => {
+        $($mine.$field += $other.$field;)*
+    };
+}
+
+pub(crate) use add_fields;
+
 /// Counters of one slice; times are nanoseconds, samples microseconds.
 #[derive(Debug, Default)]
 pub(crate) struct TimeSlice {
@@ -46,7 +55,8 @@ pub(crate) struct TimeSlice {
     pub(crate) bytes: u64,
     /// Sums of squares of arrivals per 10 ms and per 100 ms.
     pub(crate) squares: [u64; 2],
-    /// Slow first requests of connections; later requests, and the slow ones among them.
+    /// First requests of connections, and the slow ones among them; later ones alike.
+    pub(crate) first: u32,
     pub(crate) slow_first: u32,
     pub(crate) later: u32,
     pub(crate) slow_later: u32,
@@ -77,13 +87,14 @@ pub(crate) struct RequestTimes {
 }
 
 /// A think time that a user notices, µs.
-const SLOW_US: u64 = 200_000;
+pub(crate) const SLOW_US: u64 = 200_000;
 
 impl TimeSlice {
     /// Adds the think time of a connection's first request, or of a later one.
     pub(crate) fn think_of(&mut self, is_first: bool, think_us: u64) {
         let is_slow = u32::from(think_us >= SLOW_US);
         if is_first {
+            self.first += 1;
             self.slow_first += is_slow;
         } else {
             self.later += 1;
@@ -108,13 +119,6 @@ impl TimeSlice {
 
     /// Merges the counts of another part of the capture for the same slice.
     pub(crate) fn merge(&mut self, other: Self) {
-        self.arrivals += other.arrivals;
-        self.completions += other.completions;
-        self.timed += other.timed;
-        self.sum_us += other.sum_us;
-        self.sum_of_squares += other.sum_of_squares;
-        self.weighted_ns += other.weighted_ns;
-        self.idle_ns += other.idle_ns;
         if self.sealed.is_none() {
             self.think.merge(other.think);
             self.transfer.merge(other.transfer);
@@ -122,30 +126,14 @@ impl TimeSlice {
             self.delay.merge(other.delay);
             self.total.merge(other.total);
         }
-        let small = [
-            (&mut self.delayed_connections, other.delayed_connections),
-            (&mut self.new_connections, other.new_connections),
-            (&mut self.syns, other.syns),
-            (&mut self.late_syns, other.late_syns),
-            (&mut self.synack_retries, other.synack_retries),
-            (&mut self.data_packets, other.data_packets),
-            (&mut self.retransmits, other.retransmits),
-            (&mut self.spurious, other.spurious),
-            (&mut self.missing, other.missing),
-            (&mut self.missed_by_tap, other.missed_by_tap),
-            (&mut self.zero_windows, other.zero_windows),
-            (&mut self.resets_in_flight, other.resets_in_flight),
-            (&mut self.races, other.races),
-            (&mut self.errors_5xx, other.errors_5xx),
-            (&mut self.slow_first, other.slow_first),
-            (&mut self.later, other.later),
-            (&mut self.slow_later, other.slow_later),
-            (&mut self.unanswered, other.unanswered),
-        ];
-        small.into_iter().for_each(|(mine, theirs)| *mine += theirs);
-        self.zero_window_us += other.zero_window_us;
-        self.packets += other.packets;
-        self.bytes += other.bytes;
+        add_fields!(
+            self, other;
+            arrivals, completions, timed, sum_us, sum_of_squares, weighted_ns, idle_ns,
+            zero_window_us, packets, bytes,
+            delayed_connections, new_connections, syns, late_syns, synack_retries, data_packets,
+            retransmits, spurious, missing, missed_by_tap, zero_windows, resets_in_flight, races,
+            errors_5xx, first, slow_first, later, slow_later, unanswered
+        );
         self.squares.iter_mut().zip(other.squares).for_each(|(mine, theirs)| *mine += theirs);
         self.has_late |= other.has_late;
     }

@@ -5,10 +5,13 @@ use std::hash::BuildHasherDefault;
 
 use rustc_hash::FxHasher;
 
-use super::slice::{IdleGaps, TierSlices, TimeSlice};
+use super::slice::{IdleGaps, SLOW_US, TierSlices, TimeSlice, add_fields};
 use super::urls::UrlStats;
 use crate::flow::Protocol;
-use crate::histogram::FineHistogram;
+use crate::histogram::{CoarseHistogram, FineHistogram};
+
+/// Servers of one port that are told apart.
+const SERVERS_MAX: usize = 64;
 
 /// Totals and distributions; histograms are in microseconds.
 #[derive(Default)]
@@ -23,8 +26,15 @@ pub(crate) struct Tier {
     /// Requests whose response the client has and the capture lacks.
     pub(crate) unseen: u64,
     pub(crate) unanswered: u64,
+    /// Responses that the server broke off.
+    pub(crate) truncated: u64,
     pub(crate) errors_5xx: u64,
     pub(crate) client_wait_us: u64,
+    /// Pauses of servers within responses that waited for nothing the tap can see.
+    pub(crate) server_pause_us: u64,
+    /// Think time of the requests with a slow answer.
+    pub(crate) slow_think_us: u64,
+    pub(crate) servers: HashMap<u128, CoarseHistogram, BuildHasherDefault<FxHasher>>,
     pub(crate) with_parent: u64,
     pub(crate) with_upstream: u64,
     /// Connections whose client is a server of this capture.
@@ -34,6 +44,8 @@ pub(crate) struct Tier {
     pub(crate) think: FineHistogram,
     pub(crate) think_first: FineHistogram,
     pub(crate) think_later: FineHistogram,
+    /// First to last byte of the request.
+    pub(crate) upload: FineHistogram,
     pub(crate) transfer: FineHistogram,
     pub(crate) total: FineHistogram,
     /// From the request's last byte to the first byte of the upstream request, for the first
@@ -47,6 +59,18 @@ pub(crate) struct Tier {
 }
 
 impl Tier {
+    /// Adds the think time of a request to a server; address 0 for unknown.
+    pub(crate) fn add_think(&mut self, think_us: u64, is_first: bool, server: u128) {
+        self.think.add(think_us);
+        let by_order = if is_first { &mut self.think_first } else { &mut self.think_later };
+        by_order.add(think_us);
+        self.slow_think_us += if think_us >= SLOW_US { think_us } else { 0 };
+        let is_known = self.servers.len() < SERVERS_MAX || self.servers.contains_key(&server);
+        if server != 0 && is_known {
+            self.servers.entry(server).or_default().add(think_us);
+        }
+    }
+
     /// Whether anything happened at the port.
     pub(crate) fn is_used(&self) -> bool {
         self.requests > 0 || self.transport.connections > 0
@@ -69,10 +93,18 @@ pub(crate) struct TransportCounters {
     /// Connections, here or in earlier parts, that turned out to belong to another port.
     pub(crate) mistaken: u64,
     pub(crate) speaking: [u64; Protocol::COUNT],
+    /// Connections that the server refused, or whose SYNs it never answered.
+    pub(crate) unopened: u64,
+    /// Connections that ended within the TLS handshake.
+    pub(crate) failed_handshakes: u64,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) syns: u64,
     pub(crate) late_syns: u64,
+    /// SYN-ACKs sent again although the client's request was there.
+    pub(crate) late_accepts: u64,
+    /// Handshakes that needed a second SYN-ACK.
+    pub(crate) lost_synacks: u64,
     pub(crate) synack_retries: u64,
     pub(crate) resets_in_flight: u64,
     pub(crate) races: u64,
@@ -83,6 +115,8 @@ pub(crate) struct TransportCounters {
     pub(crate) missed_by_tap: u64,
     pub(crate) stamped_connections: u64,
     pub(crate) connect: FineHistogram,
+    /// From the client's first TLS record to the server's, beyond the time of the connect.
+    pub(crate) hello: FineHistogram,
     pub(crate) rtt: FineHistogram,
     pub(crate) delay: FineHistogram,
     /// Delay variation of the server's packets, on some connections.
@@ -92,28 +126,19 @@ pub(crate) struct TransportCounters {
 impl TransportCounters {
     /// Merges the counters of a part; the parts of a shard come in order.
     pub(crate) fn merge(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.unasked, other.unasked),
-            (&mut self.connections, other.connections),
-            (&mut self.one_sided, other.one_sided),
-            (&mut self.packets, other.packets),
-            (&mut self.bytes, other.bytes),
-            (&mut self.syns, other.syns),
-            (&mut self.late_syns, other.late_syns),
-            (&mut self.synack_retries, other.synack_retries),
-            (&mut self.resets_in_flight, other.resets_in_flight),
-            (&mut self.races, other.races),
-            (&mut self.after_fin, other.after_fin),
-            (&mut self.missed_by_tap, other.missed_by_tap),
-            (&mut self.stamped_connections, other.stamped_connections),
-        ];
-        pairs.into_iter().for_each(|(mine, theirs)| *mine += theirs);
+        add_fields!(
+            self, other;
+            unasked, connections, one_sided, packets, bytes, syns, late_syns, late_accepts,
+            lost_synacks, unopened, failed_handshakes, synack_retries, resets_in_flight, races,
+            after_fin, missed_by_tap, stamped_connections
+        );
         // Fewer are left only where totals were halved.
         self.connections = self.connections.saturating_sub(other.mistaken);
         self.speaking.iter_mut().zip(other.speaking).for_each(|(mine, theirs)| *mine += theirs);
         self.client.merge(&other.client);
         self.server.merge(&other.server);
         self.connect.merge(&other.connect);
+        self.hello.merge(&other.hello);
         self.rtt.merge(&other.rtt);
         self.delay.merge(&other.delay);
         self.server_delay.merge(&other.server_delay);
@@ -140,20 +165,11 @@ pub(crate) struct SideCounters {
 
 impl SideCounters {
     fn merge(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.packets, other.packets),
-            (&mut self.data_packets, other.data_packets),
-            (&mut self.retransmits, other.retransmits),
-            (&mut self.late_retransmits, other.late_retransmits),
-            (&mut self.spurious, other.spurious),
-            (&mut self.filled, other.filled),
-            (&mut self.refilled, other.refilled),
-            (&mut self.identified, other.identified),
-            (&mut self.missing, other.missing),
-            (&mut self.zero_windows, other.zero_windows),
-            (&mut self.zero_window_us, other.zero_window_us),
-        ];
-        pairs.into_iter().for_each(|(mine, theirs)| *mine += theirs);
+        add_fields!(
+            self, other;
+            packets, data_packets, retransmits, late_retransmits, spurious, filled, refilled,
+            identified, missing, zero_windows, zero_window_us
+        );
     }
 }
 
@@ -165,9 +181,20 @@ pub(crate) struct ArrivalPattern {
     /// Sum of squares of arrivals per 100 ms.
     squares: u64,
     pub(crate) seconds: Vec<u32>,
-    /// Pauses, each with the number of arrivals in the 200 ms after it.
-    pub(crate) pauses: Vec<(i64, u32)>,
-    pause_end: i64,
+    pub(crate) pauses: Vec<ArrivalPause>,
+    /// Answers since the last arrival that came a pause after it.
+    waiting: u32,
+}
+
+/// A time without arrivals.
+pub(crate) struct ArrivalPause {
+    /// The last arrival before it.
+    start: i64,
+    gap: i64,
+    /// Arrivals in the 200 ms after it.
+    burst: u32,
+    /// Requests from before it that were answered late in it or after it: the server stood still.
+    waited: u32,
 }
 
 /// Widths of the bins in which arrivals are counted.
@@ -207,17 +234,30 @@ impl ArrivalPattern {
             }
             self.seconds[second] += 1;
         }
-        let gap = ts - self.last;
-        if self.last != 0 && gap >= PAUSE_NS && self.pauses.len() < PAUSES_MAX {
-            self.pauses.push((gap, 0));
-            self.pause_end = ts + BURST_NS;
+        let (start, gap) = (self.last, ts - self.last);
+        let waited = std::mem::take(&mut self.waiting);
+        if start != 0 && gap >= PAUSE_NS && self.pauses.len() < PAUSES_MAX {
+            self.pauses.push(ArrivalPause { start, gap, burst: 0, waited });
         }
-        if ts <= self.pause_end
-            && let Some((_, count)) = self.pauses.last_mut()
+        if let Some(pause) = self.pauses.last_mut()
+            && ts <= pause.start + pause.gap + BURST_NS
         {
-            *count += 1;
+            pause.burst += 1;
         }
         self.last = self.last.max(ts);
+    }
+
+    /// Notes that a request sent at `sent` is answered at `ts`.
+    pub(crate) fn answer(&mut self, [sent, ts]: [i64; 2]) {
+        if sent <= self.last && ts >= self.last + PAUSE_NS {
+            self.waiting += 1;
+        } else if let Some(pause) = self.pauses.last_mut()
+            && sent <= pause.start
+            && ts >= pause.start + PAUSE_NS
+            && ts <= pause.start + pause.gap + BURST_NS
+        {
+            pause.waited += 1;
+        }
     }
 
     /// Index of dispersion (variance / mean) of arrivals per 100 ms.
@@ -244,12 +284,15 @@ impl ArrivalPattern {
     }
 
     /// Number of pauses in which at least 20 requests were due and that were followed by three
-    /// times the usual rate; and the longest, ns.
+    /// times the usual rate; and the longest, ns. A pause in which clients waited for answers is the
+    /// server's.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
     pub(crate) fn cycles(&self, rate: f64) -> (u64, i64) {
-        let cycles = self.pauses.iter().filter(|(gap, burst)| {
-            *gap as f64 / 1e9 * rate >= 20.0 && f64::from(*burst) >= 3.0 * rate * 0.2
+        let cycles = self.pauses.iter().filter(|pause| {
+            pause.gap as f64 / 1e9 * rate >= 20.0
+                && f64::from(pause.burst) >= 3.0 * rate * 0.2
+                && 2 * pause.waited < pause.burst
         });
-        cycles.fold((0, 0), |(count, longest), (gap, _)| (count + 1, longest.max(*gap)))
+        cycles.fold((0, 0), |(count, longest), pause| (count + 1, longest.max(pause.gap)))
     }
 }

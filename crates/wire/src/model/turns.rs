@@ -37,6 +37,7 @@ fn tls(
     mut input: TlsInput<'_>,
 ) {
     let mut records = records_of(connection.half(side).framer);
+    let is_hello_due = side == Side::Server && !records.has_hello();
     let record_context = RecordContext {
         is_from_server: side == Side::Server,
         peer: records_of(connection.half(side.other()).framer),
@@ -56,6 +57,9 @@ fn tls(
     }
     let half = connection.half(side);
     (half.framer, half.partial) = (Framer::Record(records), partial);
+    if is_hello_due && records.has_hello() {
+        note_hello(connection, context, ts);
+    }
     if data + tickets == 0 {
         return;
     }
@@ -64,6 +68,15 @@ fn tls(
         supersede_tickets(exchange, ts, data == 0);
     }
     turn(connection, context, side, ts, data + tickets);
+}
+
+/// Adds the time that the server took for its first record, less the round trip beyond the tap.
+fn note_hello(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
+    let asked = connection.half(Side::Client).last_data_ts;
+    let waited = if asked == 0 { 0 } else { ts - asked };
+    let connect = Some(connection.syn_wait_us).filter(|us| *us != NONE).unwrap_or(0);
+    let us = u64::try_from(waited / 1000).unwrap_or(0).saturating_sub(connect.into());
+    context.tier_mut(connection.tier).hello.add(us);
 }
 
 fn records_of(framer: Framer) -> TlsRecords {

@@ -85,6 +85,10 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,
     pub(crate) errors_5xx: u64,
+    /// First requests of connections, and the slow ones among them.
+    pub(crate) first: [u64; 2],
+    /// Later requests, and the slow ones among them.
+    pub(crate) later: [u64; 2],
     pub(crate) think: CoarseHistogram,
     pub(crate) total: CoarseHistogram,
 }

@@ -7,6 +7,7 @@ mod protocols;
 mod requests;
 mod taps;
 mod verdicts;
+mod whose_fault;
 
 use std::sync::{Arc, Mutex};
 

@@ -10,7 +10,7 @@ fn record(kind: u8, length: u16) -> Vec<u8> {
     out
 }
 
-fn records(list: &[(u8, u16)]) -> Vec<u8> {
+pub(super) fn records(list: &[(u8, u16)]) -> Vec<u8> {
     list.iter().flat_map(|(kind, length)| record(*kind, *length)).collect()
 }
 
