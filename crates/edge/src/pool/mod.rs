@@ -155,11 +155,10 @@ impl Pool {
             return Ok(self.take_slot(now, on_trial));
         }
         let choice = BackendChoice { pool: self, now, random, client, tried };
-        let zone = self.zone.as_deref().filter(|_| self.is_zone_whole.load(Relaxed));
-        let chosen = match zone {
-            None => choice.among(None),
-            // If all are full, unhealthy or tried, another zone is better than no response.
-            Some(zone) => choice.among(Some(zone)).or_else(|_| choice.among(None)),
+        let chosen = match choice.in_zone() {
+            // A whole fleet may have been ejected since the last update.
+            Err(NoBackend::None) if self.update_panic(now) => choice.in_zone(),
+            chosen => chosen,
         }?;
         Ok(self.take_slot(now, chosen))
     }
@@ -284,12 +283,19 @@ impl Pool {
         let has_trial = self.backends.iter().any(|one| one.is_trial_due(now, &self.settings));
         self.has_trial.store(has_trial, Relaxed);
         history.push(now, responses);
+        self.update_panic(now);
+        self.update_zone(now);
+    }
+
+    /// Compares the share of unhealthy backends with `panic_percent`; returns whether health is ignored
+    /// from now on.
+    fn update_panic(&self, now: MonoTime) -> bool {
         let count = self.count_health(now, |_| true);
         let is_panic = (count.all - count.up) * 100 > count.all * self.settings.panic_percent;
         if self.is_panicking.swap(is_panic, Relaxed) != is_panic {
             count.log_panic(is_panic);
         }
-        self.update_zone(now);
+        is_panic
     }
 
     /// Counts the backends that fit and have a weight.
@@ -334,6 +340,16 @@ struct BackendChoice<'a> {
 }
 
 impl<'a> BackendChoice<'a> {
+    /// Chooses among the backends of the preferred zone first.
+    fn in_zone(&self) -> Result<&'a Arc<Backend>, NoBackend> {
+        let zone = self.pool.zone.as_deref();
+        match zone.filter(|_| self.pool.is_zone_whole.load(Relaxed)) {
+            None => self.among(None),
+            // If all are full, unhealthy or tried, another zone is better than no response.
+            Some(zone) => self.among(Some(zone)).or_else(|_| self.among(None)),
+        }
+    }
+
     /// Chooses among the backends of a zone, or of all zones.
     fn among(&self, zone: Option<&str>) -> Result<&'a Arc<Backend>, NoBackend> {
         match self.pool.balance {

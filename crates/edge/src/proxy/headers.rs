@@ -186,6 +186,34 @@ fn origin_form(uri: &Uri) -> Uri {
     target.map_or_else(|| Uri::from_static("/"), Uri::from)
 }
 
+/// Whether the edge removes all transfer codings of a response (RFC 9112 §6.1): it has asked for none
+/// but `chunked`.
+pub(crate) fn has_known_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked =
+        codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    is_chunked && codings.next().is_none()
+}
+
+/// Leaves one length in a response, or none beside a coding (RFC 9112 §6.3). hyper has compared
+/// several, and reads a coded body by its coding.
+pub(crate) fn unify_length(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+        return;
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return };
+    if lengths.next().is_none() && first.as_bytes().iter().all(u8::is_ascii_digit) {
+        return;
+    }
+    let number = first.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
+    match HeaderValue::from_bytes(number.trim_ascii()) {
+        Ok(length) => headers.insert(CONTENT_LENGTH, length),
+        Err(_) => headers.remove(CONTENT_LENGTH),
+    };
+}
+
 /// Fields that most heads lack and that need a second look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OddFields {

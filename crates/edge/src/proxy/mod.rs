@@ -396,12 +396,17 @@ impl Exchange {
             // Success would open the tunnel, which the backend has not done.
             return self.give_up(RequestFailure::InvalidAnswer);
         }
+        if !headers::has_known_coding(&parts.headers) {
+            // The client would get the coded bytes as the content.
+            return self.give_up(RequestFailure::InvalidAnswer);
+        }
         // The version is of this hop (RFC 9110 §6.2).
         parts.version = Version::HTTP_11;
         let timeout = parts.headers.get(headers::KEEP_ALIVE).and_then(headers::keep_alive_timeout);
         if let Some(seconds) = timeout {
             slot.backend.learn_idle_timeout(Nanos::from_secs(seconds));
         }
+        headers::unify_length(&mut parts.headers);
         headers::strip_hop_by_hop(&mut parts.headers);
         if self.live.settings.beacon.is_some() {
             headers::add_server_timing(&mut parts.headers, self.record.request_id.as_ref());

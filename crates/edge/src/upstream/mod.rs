@@ -128,8 +128,12 @@ impl Upstream {
                 .ok_or_else(|| refused("the backend allows no HTTP/2 streams"));
         }
         let mut builder = http1::Builder::new();
-        // hyper stays strict: a response that two clients would read differently is rejected.
         builder.max_buf_size(limits.head_bytes.max(64 << 10));
+        // Two old forms of response fields have one meaning, and hyper writes them in the new form:
+        // a space before the colon (RFC 9112 §5.1) and folded lines (§5.2). In all else it stays
+        // strict: a response that two clients would read differently is rejected.
+        builder.allow_spaces_after_header_name_in_responses(true);
+        builder.allow_obsolete_multiline_headers_in_responses(true);
         let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
         Ok(Box::new(Self {
             http: HttpSender::One(sender, connection),

@@ -15,6 +15,7 @@ mod hops;
 mod lab;
 mod limits;
 mod names;
+mod odd_answers;
 mod proxying;
 mod slow;
 mod streams;
