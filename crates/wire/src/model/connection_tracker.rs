@@ -36,8 +36,10 @@ pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -
     }
     match connection.side(packet.from) {
         Side::Client => connection.syn_count == 0 || connection.client_isn != packet.seq,
-        // Simultaneous open does not occur in practice; a former client that now listens does.
-        Side::Server => true,
+        // Both ends send one in a simultaneous open; later, a former client listens now.
+        Side::Server => {
+            connection.synack_count > 0 || packet.ts_ns - connection.first_ts >= SYN_RETRY_NS
+        }
     }
 }
 
@@ -89,6 +91,10 @@ fn process_syn(
     side: Side,
 ) {
     if side == Side::Server || packet.flags.has(Flags::ACK) {
+        if side == Side::Client {
+            // The second half of a simultaneous open.
+            return;
+        }
         connection.synack_count = connection.synack_count.saturating_add(1);
         if connection.synack_count > 1 {
             let tier = tier_of(connection, context);
