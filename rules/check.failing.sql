@@ -8,7 +8,7 @@ every = "10s"
 clear = "30s"
 key = ["kind", "target", "check"]
 needs = ["check_result"]
-when = "select 1 from check_result where status <> 'ok' and kind in ('plugin', 'passive', 'tls') and ts > $now - interval '25 hours' and ts <= $now limit 1"
+when = "select 1 from check_result where status <> 'ok' and kind in ('plugin', 'passive', 'tls') and ts > $now - interval '50 hours' and ts <= $now limit 1"
 subject = "{check} of {host}"
 summary = "{check} on {host} is {status}: {output}{value_text}"
 why = "{why_text}"
@@ -26,11 +26,20 @@ unknown = "The check could not be done, so nothing is known of what it checks: a
 failed = "Repair what the check reports; if the threshold does not fit, change the arguments of `command` in `[[checks]]`. Check: its newest row in check_result is ok."
 unknown = "Repair the check itself: {output}. Check: its newest row in check_result is not unknown."
 ---*/
-with results as (
+with recent as (
+  select host, kind, target, check, status, output, observed_value, observed_unit, threshold, ts, expires_ts
+  from check_result
+  where ts > $now - interval '25 hours' and ts <= $now
+  union all
+  select host, kind, target, check, status, output, observed_value, observed_unit, threshold, ts, expires_ts
+  from check_result
+  where kind = 'passive' and ts > $now - interval '50 hours' and ts <= $now - interval '25 hours' and expires_ts > $now
+),
+results as (
   select host, kind, target, check, status, output, observed_value, observed_unit, threshold, ts,
     row_number() over (partition by host, kind, target, check order by ts desc) as place
-  from check_result
-  where ts > $now - interval '25 hours' and ts <= $now and (expires_ts is null or expires_ts > $now)
+  from recent
+  where (expires_ts is null or expires_ts > $now)
     and (kind in ('plugin', 'passive') or kind = 'tls' and status in ('ok', 'warn'))
 ),
 counted as (

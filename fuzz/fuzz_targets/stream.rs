@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     let has_lookahead = match protocol {
         OverTcp::Syslog => bytes.contains(&0),
         OverTcp::Gelf => bytes.contains(&b'\n'),
-        OverTcp::Fluent | OverTcp::Lumberjack | OverTcp::Graphite => false,
+        OverTcp::Fluent | OverTcp::Lumberjack | OverTcp::Graphite | OverTcp::Nsca => false,
     };
     assert!(has_lookahead || in_pieces == at_once, "{in_pieces} rows in pieces, {at_once} at once");
 });

@@ -18,6 +18,8 @@ pub fn intake() -> (Arc<CountingHub>, Arc<Intake>) {
         access: AccessRules::default(),
         host_names: Vec::new(),
         shared_key: None,
+        nsca: None,
+        checks: weir_intake::CheckRules::default(),
         body_bytes: 1 << 20,
         in_flight_bytes: 64 << 20,
         known: Duration::from_secs(600),

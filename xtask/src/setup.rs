@@ -94,6 +94,7 @@ const FOR_TESTS: &[Package] = &[
     package("bsdutils", &["logger"], "sends syslog frames"),
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
+    package("nsca-client", &["send_nsca"], "sends results of checks to the intake"),
     package("pebble", &["pebble"], "an authority that issues certificates to the edge"),
     package(
         "default-jre-headless",

@@ -385,6 +385,17 @@ keys! {
         statsd_udp: Vec<String> = Vec::new(), "address:port";
         /// Graphite's plaintext protocol over TCP.
         graphite_tcp: Vec<String> = Vec::new(), "address:port";
+        /// NSCA: passive results of checks, as `send_nsca` sends them (docs/checks.md).
+        nsca: Vec<String> = Vec::new(), "address:port";
+        /// Encryption of NSCA's clients: `none`, `xor` or `aes256` (0, 1 and 14 in send_nsca.cfg).
+        nsca_encryption: String = "aes256".into(), "";
+        /// A file whose first line is the password of NSCA's clients.
+        nsca_password_file: Option<PathBuf> = None, "";
+        /// Which senders may report results of checks about which hosts: `"10.0.0.0/8: web*"`, with
+        /// `*` for any characters. Without entries every sender may report about every host.
+        check_hosts: Vec<String> = Vec::new(), "";
+        /// When a passive result is overdue whose sender states no time; 0 goes by its usual rhythm.
+        check_ttl_seconds: u64 = 0, "s";
         /// The certificate chain (PEM) for everything over TLS here.
         tls_certificate_file: Option<PathBuf> = None, "";
         /// Private key of `tls_certificate_file` (PEM).

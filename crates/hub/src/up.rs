@@ -161,12 +161,10 @@ struct Listeners {
 
 /// Intake ends before the outputs, so that its last rows are copied too.
 async fn end_streams(
-    intake: Option<intake::RunningIntake>,
+    intake: intake::RunningIntake,
     outputs: Option<outputs::RunningOutputs>,
 ) {
-    if let Some(intake) = intake {
-        intake.end().await;
-    }
+    intake.end().await;
     if let Some(outputs) = outputs {
         outputs.end().await;
     }
@@ -225,6 +223,7 @@ impl HubStart<'_> {
         let faults = FaultReporter::start(&store, &clock, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
         let intake = intake.start(values, &store, &clock, &meter).await?;
+        let _ = app.intake.set(intake.shared());
         let signals = Signals::new()?;
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;
         let edge = self.edge(&destination, &clock, &app)?;
@@ -236,7 +235,7 @@ impl HubStart<'_> {
         } else {
             None
         };
-        let taken = intake.as_ref().map_or(&[][..], |intake| &intake.lines);
+        let taken = &*intake.lines;
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
         let (watched, lines) =
             (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced, notices.lines()));
@@ -340,6 +339,7 @@ impl HubStart<'_> {
             outputs: Arc::clone(shared.outputs),
             notices: Arc::clone(shared.notices),
             heals: Arc::clone(shared.heals),
+            intake: OnceLock::new(),
             edge: OnceLock::new(),
             haproxy: self.values.haproxy.sockets.clone(),
             role: if watch.is_some() { "up" } else { "hub" },

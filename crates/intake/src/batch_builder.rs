@@ -10,11 +10,12 @@ use std::sync::Arc;
 use http::StatusCode;
 use memchr::memchr;
 use weir_tables::{
-    Batch, Log, LogRows, Metric, MetricRows, Micros, Reject, RejectRows, Request, RequestRows,
-    Rows, Span, SpanRows, message_template,
+    Batch, CheckResult, CheckResultRows, Log, LogRows, Metric, MetricRows, Micros, Reject,
+    RejectRows, Request, RequestRows, Rows, Span, SpanRows, message_template,
 };
 
 use crate::body::no_memory;
+use crate::check_book::CheckBook;
 use crate::document;
 use crate::hub::LineGroup;
 use crate::memory::MemoryHold;
@@ -63,6 +64,9 @@ pub(crate) struct BatchBuilder {
     request: RequestRows,
     span: SpanRows,
     metric: MetricRows,
+    check_result: CheckResultRows,
+    /// Rules of results of checks, and their rhythms.
+    pub(crate) checks: Arc<CheckBook>,
     /// Memory of the request or connection; `None` has no limit.
     pub(crate) memory: Option<MemoryHold>,
     line_bytes: usize,
@@ -86,6 +90,8 @@ impl BatchBuilder {
             request: RequestRows::default(),
             span: SpanRows::default(),
             metric: MetricRows::default(),
+            check_result: CheckResultRows::default(),
+            checks: Arc::default(),
             memory: None,
             line_bytes: 0,
             attr_bytes: 0,
@@ -159,6 +165,13 @@ impl BatchBuilder {
     pub(crate) fn metric_row(&mut self, row: &Metric<'_>) {
         if self.admit(row.labels) {
             self.metric.push(row);
+        }
+    }
+
+    /// Adds a row of `check_result` as one item.
+    pub(crate) fn check_row(&mut self, row: &CheckResult<'_>) {
+        if self.admit(row.perfdata) {
+            self.check_result.push(row);
         }
     }
 
@@ -258,6 +271,7 @@ impl BatchBuilder {
         push_rows(&mut self.log, &mut batches);
         push_rows(&mut self.span, &mut batches);
         push_rows(&mut self.metric, &mut batches);
+        push_rows(&mut self.check_result, &mut batches);
         push_rows(&mut self.reject, &mut batches);
         batches
     }

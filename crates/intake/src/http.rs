@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use crate::body::{BodySource, MEMORY_PATIENCE, no_memory, read_body, too_large};
 use crate::browser;
+use crate::check_lines::CheckLines;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeOutcome};
 use crate::elastic::ElasticBulk;
 use crate::intake::Intake;
@@ -33,6 +34,24 @@ pub struct Sender {
     pub has_certificate: bool,
 }
 
+/// Where a request came in.
+#[derive(Clone, Copy, Debug)]
+enum RequestDoor {
+    /// The intake's own socket: it decides whether the sender may send.
+    Guarded(Sender),
+    /// Another socket, which has admitted the address.
+    Admitted(IpAddr),
+}
+
+impl RequestDoor {
+    fn address(self) -> IpAddr {
+        match self {
+            Self::Guarded(sender) => sender.address,
+            Self::Admitted(address) => address,
+        }
+    }
+}
+
 impl Intake {
     /// Responds to one request. `body` is only polled when the sender may send.
     pub async fn respond(
@@ -45,11 +64,11 @@ impl Intake {
         macro_rules! dispatch {
             ($($Protocol:ty,)+) => {
                 $(if <$Protocol>::is_for(&parts) {
-                    return self.serve::<$Protocol>(parts, sender, body).await;
+                    return self.serve::<$Protocol>(parts, RequestDoor::Guarded(sender), body).await;
                 })+
             };
         }
-        dispatch!(JsonLines, OtlpHttp, OtlpGrpc, RemoteWrite, LokiPush, ElasticBulk,);
+        dispatch!(JsonLines, CheckLines, OtlpHttp, OtlpGrpc, RemoteWrite, LokiPush, ElasticBulk,);
         let path = parts.uri.path();
         let message = format!("no protocol has the path `{path}`");
         Refusal::new(StatusCode::NOT_FOUND, "no_such_path", message)
@@ -57,15 +76,25 @@ impl Intake {
             .plain()
     }
 
+    /// Responds to results of checks whose sender the API has admitted by its login.
+    pub async fn respond_to_login(
+        self: &Arc<Self>,
+        parts: Parts,
+        address: IpAddr,
+        body: impl BodySource,
+    ) -> IntakeResponse {
+        self.serve::<CheckLines>(parts, RequestDoor::Admitted(address.to_canonical()), body).await
+    }
+
     async fn serve<P: HttpProtocol>(
         self: &Arc<Self>,
         parts: Parts,
-        sender: Sender,
+        door: RequestDoor,
         body: impl BodySource,
     ) -> IntakeResponse {
-        let origin = BatchOrigin { protocol: P::NAME, peer: Some(sender.address) };
+        let origin = BatchOrigin { protocol: P::NAME, peer: Some(door.address()) };
         let length = declared_length(&parts.headers);
-        let response = match self.take_request::<P>(origin, sender, parts, body).await {
+        let response = match self.take_request::<P>(origin, door, parts, body).await {
             Ok(response) => response,
             Err(refusal) => {
                 // Refusals of the store were counted with their rows.
@@ -82,11 +111,13 @@ impl Intake {
     async fn take_request<P: HttpProtocol>(
         self: &Arc<Self>,
         origin: BatchOrigin,
-        sender: Sender,
+        door: RequestDoor,
         parts: Parts,
         body: impl BodySource,
     ) -> Result<IntakeResponse, Refusal> {
-        self.admit(&parts.headers, sender)?;
+        if let RequestDoor::Guarded(sender) = door {
+            self.admit(&parts.headers, sender)?;
+        }
         let limit = self.settings.body_bytes;
         let length = declared_length(&parts.headers);
         if length.is_some_and(|length| length > limit) {
@@ -104,7 +135,7 @@ impl Intake {
         let request = IntakeRequest {
             parts,
             body,
-            peer: sender.address,
+            peer: door.address(),
             body_bytes: limit,
             elasticsearch_version: version,
         };

@@ -15,10 +15,12 @@ use weir_tables::{Batch, IntakeBatch, IntakeBatchRows, Micros, Rows};
 
 use crate::access::AccessRules;
 use crate::batch_builder::{BatchBuilder, ItemVerdict};
+use crate::check_book::{CheckBook, CheckName, CheckRules};
 use crate::connections::OpenConnections;
 use crate::counts::{BatchAmount, BatchOrigin, IntakeCounts, IntakeOutcome};
 use crate::hub::{Hub, KeepError};
 use crate::memory::MemoryPool;
+use crate::nsca::NscaKey;
 use crate::window::{Identity, Window};
 
 /// More bytes of lines are parsed on a blocking thread.
@@ -33,6 +35,10 @@ pub struct IntakeSettings {
     pub host_names: Vec<String>,
     /// Shared key of Fluent's clients; `None` requires none.
     pub shared_key: Option<Arc<str>>,
+    /// Encryption of NSCA's clients; `None` closes every connection.
+    pub nsca: Option<NscaKey>,
+    /// Which sender may report results of checks of which host.
+    pub checks: CheckRules,
     /// Largest decompressed body, in bytes.
     pub body_bytes: usize,
     /// Bytes of bodies and frames, decompressed, that may be in flight at one time.
@@ -48,6 +54,7 @@ pub struct Intake {
     pub(crate) hub: Arc<dyn Hub>,
     pub(crate) settings: IntakeSettings,
     pub(crate) window: Arc<Window>,
+    pub(crate) checks: Arc<CheckBook>,
     pub(crate) counts: IntakeCounts,
     pub(crate) memory: Arc<MemoryPool>,
     pub(crate) connections: OpenConnections,
@@ -58,6 +65,7 @@ impl Intake {
     pub fn new(hub: Arc<dyn Hub>, settings: IntakeSettings) -> Arc<Self> {
         Arc::new(Self {
             window: Arc::new(Window::new(settings.known)),
+            checks: Arc::new(CheckBook::new(settings.checks.clone())),
             counts: IntakeCounts::default(),
             memory: MemoryPool::new(settings.in_flight_bytes),
             connections: OpenConnections::default(),
@@ -76,6 +84,13 @@ impl Intake {
         }
     }
 
+    /// Restores rhythms of checks from rows of passive results, oldest first.
+    pub fn remember_checks<'a>(&self, rows: impl Iterator<Item = (Micros, CheckName<'a>)>) {
+        for (ts, name) in rows {
+            let _ = self.checks.observe(name, ts);
+        }
+    }
+
     /// Rows of `intake_run` since the last call.
     pub fn report(&self) -> Option<Batch> {
         self.counts.report(self.hub.host(), self.hub.now())
@@ -88,7 +103,9 @@ impl Intake {
 
     /// An empty builder as of now.
     pub(crate) fn builder(&self) -> Box<BatchBuilder> {
-        Box::new(BatchBuilder::new(self.hub.now(), &self.window))
+        let mut builder = BatchBuilder::new(self.hub.now(), &self.window);
+        builder.checks = Arc::clone(&self.checks);
+        Box::new(builder)
     }
 
     /// Stores a batch and returns the verdict of each item, once it is durable.

@@ -14,6 +14,7 @@ use crate::gelf::{self, GelfChunks, GelfStream};
 use crate::graphite::GraphiteStream;
 use crate::intake::Intake;
 use crate::lumberjack::LumberjackStream;
+use crate::nsca::{self, NscaStream};
 use crate::statsd;
 use crate::stream::StreamOrigin;
 use crate::syslog::{self, SyslogStream};
@@ -35,6 +36,8 @@ pub enum OverTcp {
     Gelf,
     /// Graphite's plaintext protocol.
     Graphite,
+    /// NSCA: results of checks.
+    Nsca,
 }
 
 /// A protocol over UDP.
@@ -58,6 +61,7 @@ impl OverTcp {
             (Self::Lumberjack, _) => "lumberjack",
             (Self::Gelf, _) => "gelf_tcp",
             (Self::Graphite, _) => "graphite",
+            (Self::Nsca, _) => "nsca",
         }
     }
 }
@@ -173,6 +177,14 @@ impl Intake {
             OverTcp::Gelf => self.read_stream(stream, GelfStream::default(), origin, ended).await,
             OverTcp::Graphite => {
                 self.read_stream(stream, GraphiteStream::default(), origin, ended).await;
+            }
+            OverTcp::Nsca => {
+                let Some(key) = &self.settings.nsca else { return };
+                let framing = NscaStream::new(key, self.hub.now());
+                let reading = self.read_stream(stream, framing, origin, ended);
+                if tokio::time::timeout(nsca::LIFETIME, reading).await.is_err() {
+                    self.count_closed(origin, "too_slow", 0);
+                }
             }
         }
     }

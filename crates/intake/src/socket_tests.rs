@@ -13,8 +13,8 @@ use weir_tables::{Batch, Micros};
 
 use crate::check::{NOW, texts};
 use crate::{
-    AccessRules, BodySource, Hub, Intake, IntakeResponse, IntakeSettings, KeepFuture, LineGroup,
-    OverTcp, ParsedLines, Sender,
+    AccessRules, BodySource, CheckRules, Hub, Intake, IntakeResponse, IntakeSettings, KeepFuture,
+    LineGroup, OverTcp, ParsedLines, Sender,
 };
 
 /// How long a test waits for what must happen at once.
@@ -77,6 +77,8 @@ pub(crate) fn intake(in_flight_bytes: usize) -> (Arc<MemoryHub>, Arc<Intake>) {
         access: AccessRules { token: None, allow: Vec::new() },
         host_names: Vec::new(),
         shared_key: None,
+        nsca: None,
+        checks: CheckRules::default(),
         body_bytes: 16 << 20,
         in_flight_bytes,
         known: Duration::from_secs(600),

@@ -44,6 +44,7 @@ mod number;
 mod parsers;
 mod passenger;
 mod pipeline;
+pub mod plugin;
 mod problem;
 mod record;
 mod redact;

@@ -23,6 +23,7 @@ mod parcel;
 mod spec;
 mod unit;
 mod view;
+mod wildcard;
 
 pub use clock::{Clock, FixedClock, Micros};
 pub use container_piece::{ContainerPiece, ContainerStream};
@@ -41,6 +42,7 @@ use spec::{TableWriter, WRITERS};
 pub use table::{Column, ColumnBuilder, DataKind, Kind, Rows, TableSpec, kind};
 pub use unit::unit_of;
 pub use view::{VIEWS, ViewSpec, view};
+pub use wildcard::matches_wildcard;
 
 /// Every table of weir, in the order in which the docs list them.
 pub const TABLES: &[&TableSpec] = ALL;

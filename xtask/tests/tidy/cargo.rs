@@ -11,7 +11,7 @@ use crate::{no_breach, output, text};
 const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access", "weir-multiline"]),
     ("weir-intake", &["weir-parse"]),
-    ("weir-probe", &["weir-access", "weir-collect"]),
+    ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-semantics", &["weir-dialect"]),
     ("weir-sql", &["weir-datafile", "weir-dialect", "weir-semantics", "weir-tier"]),

@@ -24,7 +24,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use weir_intake::{BodySource, ConnectionRefusal, Intake, Sender, TlsServer};
+use weir_intake::{BodySource, ConnectionRefusal, Intake, IntakeResponse, Sender, TlsServer};
 
 /// How long a sender may take for the head of a request, and how long a connection may lie idle
 /// before the next one.
@@ -172,8 +172,12 @@ async fn answer(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let body = ReceivedBody(body.into_data_stream());
-    let answer = Box::pin(intake.respond(parts, sender, body)).await;
+    let body = ReceivedBody::new(body);
+    response_of(Box::pin(intake.respond(parts, sender, body)).await)
+}
+
+/// A response of the intake as the server sends it.
+pub(crate) fn response_of(answer: IntakeResponse) -> Response {
     let mut response = Response::new(match answer.trailers {
         None => Body::from(answer.body),
         Some(trailers) => Body::new(WithTrailers(Some(answer.body), Some(trailers))),
@@ -200,7 +204,14 @@ impl HttpBody for WithTrailers {
 }
 
 /// A body as hyper receives it.
-struct ReceivedBody(BodyDataStream);
+pub(crate) struct ReceivedBody(BodyDataStream);
+
+impl ReceivedBody {
+    /// The body of a request.
+    pub(crate) fn new(body: Body) -> Self {
+        Self(body.into_data_stream())
+    }
+}
 
 impl BodySource for ReceivedBody {
     async fn next(&mut self) -> Option<Result<Bytes, String>> {

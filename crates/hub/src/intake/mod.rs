@@ -3,6 +3,7 @@
 //!
 //! Sockets are bound before the store is opened, so that a wrong address is reported at once.
 
+mod checks;
 mod http;
 mod hub;
 mod redact;
@@ -27,12 +28,16 @@ use weir_store::{Query, QueryLimits, Store};
 use weir_tables::{Clock, IpNetwork, Micros};
 
 use crate::store_failure;
+use checks::CheckSettings;
+pub(crate) use http::{ReceivedBody, response_of};
 use hub::StoreHub;
 
 /// How often counts become rows of `intake_run`.
 const REPORT: Duration = Duration::from_secs(10);
 /// How long open requests and connections may take to end; an append may wait 10 s for room.
 const END: Duration = Duration::from_secs(12);
+/// Least time for which identities are remembered: a packet of NSCA is valid for 30 s before and after its time.
+const MIN_KNOWN: Duration = Duration::from_secs(120);
 /// How long the identities of the last run may take to be read.
 const REMEMBER: Duration = Duration::from_secs(30);
 
@@ -40,6 +45,7 @@ const REMEMBER: Duration = Duration::from_secs(30);
 pub(crate) struct BoundIntake {
     access: AccessRules,
     shared_key: Option<String>,
+    checks: CheckSettings,
     tls: Option<TlsServer>,
     sockets: Vec<IntakeSocket>,
     targets: Vec<scrape::Target>,
@@ -59,6 +65,7 @@ pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
     let allow = intake.allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
     let access = AccessRules { token, allow };
     let shared_key = intake.fluent_shared_key_file.as_deref().map(read_token).transpose()?;
+    let checks = checks::settings(values)?;
     let tls = tls(values)?;
     let has_networks = !access.allow.is_empty();
     let guard = SenderGuard {
@@ -87,7 +94,7 @@ pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
         .code(EXIT_CONFIG));
     }
     let targets = scrape::prepare(&values.scrape)?;
-    Ok(BoundIntake { access, shared_key, tls, sockets, targets })
+    Ok(BoundIntake { access, shared_key, checks, tls, sockets, targets })
 }
 
 /// Sockets of protocols that are no HTTP.
@@ -107,6 +114,7 @@ fn bind_others(
         ("lumberjack_tls", &intake.lumberjack_tls, OverTcp::Lumberjack, true),
         ("gelf_tcp", &intake.gelf_tcp, OverTcp::Gelf, false),
         ("graphite_tcp", &intake.graphite_tcp, OverTcp::Graphite, false),
+        ("nsca", &intake.nsca, OverTcp::Nsca, false),
     ] {
         let has_key = protocol == OverTcp::Fluent && has_shared_key;
         let is_guarded = has_key || if is_tls { guard.tls } else { guard.plain };
@@ -219,17 +227,14 @@ pub(crate) struct RunningIntake {
 }
 
 impl BoundIntake {
-    /// Starts to take; `None` when there is nothing to take.
+    /// Starts to take, from sockets, targets and the API.
     pub(crate) async fn start(
         self,
         values: &Values,
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
-    ) -> Result<Option<RunningIntake>, Failure> {
-        if self.sockets.is_empty() && self.targets.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<RunningIntake, Failure> {
         let hub = Arc::new(StoreHub {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
@@ -237,9 +242,11 @@ impl BoundIntake {
             host: values.collect.host.clone(),
             parsers: weir_agent_core::parsers::load(values)?,
         });
-        let intake =
-            Intake::new(Arc::clone(&hub) as _, settings(values, self.access, self.shared_key));
-        remember(&intake, store, values.intake.known_seconds).await?;
+        let settings = settings(values, self.access, self.shared_key, self.checks);
+        let known = settings.known;
+        let intake = Intake::new(Arc::clone(&hub) as _, settings);
+        remember(&intake, store, known).await?;
+        checks::remember(&intake, store).await;
         let (end, ended) = watch::channel(false);
         let connections = usize::try_from(values.intake.connections.max(1)).unwrap_or(1024);
         let room = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
@@ -264,7 +271,7 @@ impl BoundIntake {
             )));
         }
         let reporter = tokio::spawn(report_always(Arc::clone(&intake), Arc::clone(&hub)));
-        Ok(Some(RunningIntake { intake, hub, end, listeners, reporter, lines }))
+        Ok(RunningIntake { intake, hub, end, listeners, reporter, lines })
     }
 }
 
@@ -306,22 +313,30 @@ fn cannot_serve(error: std::io::Error) -> Failure {
     Failure::new(format!("cannot serve the intake: {error}"))
 }
 
-fn settings(values: &Values, access: AccessRules, shared_key: Option<String>) -> IntakeSettings {
+fn settings(
+    values: &Values,
+    access: AccessRules,
+    shared_key: Option<String>,
+    checks: CheckSettings,
+) -> IntakeSettings {
     let intake = &values.intake;
     let host = values.collect.host.clone();
     IntakeSettings {
         access,
         host_names: values.api.host_names.iter().cloned().chain([host]).collect(),
         shared_key: shared_key.map(Arc::from),
+        nsca: checks.nsca,
+        checks: checks.rules,
         body_bytes: saturating_usize(intake.body_bytes).clamp(1 << 10, 128 << 20),
         in_flight_bytes: saturating_usize(intake.in_flight_bytes).max(1 << 20),
-        known: Duration::from_secs(intake.known_seconds),
+        known: Duration::from_secs(intake.known_seconds).max(MIN_KNOWN),
         elasticsearch_version: intake.elasticsearch_version.clone(),
     }
 }
 
 /// Identities that the last run kept.
-async fn remember(intake: &Intake, store: &Store, seconds: u64) -> Result<(), Failure> {
+async fn remember(intake: &Intake, store: &Store, known: Duration) -> Result<(), Failure> {
+    let seconds = known.as_secs();
     let sql = format!(
         "select ts, ids from intake_batch where ts > now() - interval '{seconds} seconds' order by ts"
     );
@@ -354,6 +369,11 @@ async fn report(intake: &Intake, hub: &StoreHub) {
 }
 
 impl RunningIntake {
+    /// What the API passes results of checks to.
+    pub(crate) fn shared(&self) -> Arc<Intake> {
+        Arc::clone(&self.intake)
+    }
+
     /// Ends listening, lets requests finish, and keeps the last counts.
     pub(crate) async fn end(self) {
         let _ = self.end.send(true);

@@ -5,7 +5,7 @@
 //! limited, so each has a timeout for its head here and for the whole request in `guard`.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -46,6 +46,11 @@ tokio::task_local! {
 
 fn stream_ends(peer: SocketAddr, local: Option<SocketAddr>) -> ConnectionEnds {
     ConnectionEnds { peer, local, is_trusted: OnceLock::new() }
+}
+
+/// The address at the other end of the connection that this task serves.
+pub(super) fn peer() -> Option<IpAddr> {
+    ENDS.try_with(|ends| ends.peer.ip().to_canonical()).ok()
 }
 
 /// Whether root or weir's own user is at the other end of the connection that this task serves.

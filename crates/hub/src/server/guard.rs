@@ -231,7 +231,12 @@ fn needed_scope(method: &Method, path: &str) -> Option<LoginScope> {
         _ if path.starts_with("/a/") => return None,
         _ if is_get && path.starts_with("/api/oncall/") => return None,
         _ if path.starts_with("/api/cluster/") => LoginScope::Hub,
-        _ if path.starts_with("/api/link/") || path == "/api/wire" => LoginScope::Intake,
+        _ if path.starts_with("/api/link/")
+            || path == "/api/wire"
+            || path == "/v1/check-results" =>
+        {
+            LoginScope::Intake
+        }
         // Engines also send figures about their scans, which are not kept.
         _ if is_get || READS.contains(&path) || path.starts_with("/iceberg/") => LoginScope::Read,
         _ if ["/api/findings/", "/api/incidents/", "/api/notify/reply", "/api/silences"]

@@ -4,6 +4,7 @@ mod act;
 mod answer;
 mod bodies;
 mod caller;
+mod check_results;
 mod cluster;
 mod compare;
 mod connection;
@@ -41,7 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
-use weir_intake::TlsServer;
+use weir_intake::{Intake, TlsServer};
 use weir_notify::mail_reply::MAIL_BYTES_MAX;
 use weir_process::meter::Meter;
 use weir_store::{Query, QueryLimits, QueryResult, Store};
@@ -85,6 +86,8 @@ pub(crate) struct App {
     pub(crate) notices: Arc<Notices>,
     /// Repairs of hosts.
     pub(crate) heals: Arc<Heals>,
+    /// What results of checks are passed to, once it runs.
+    pub(crate) intake: OnceLock<Arc<Intake>>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<EdgeControl>>,
     /// Runtime sockets of HAProxys that may be driven.
@@ -229,6 +232,7 @@ fn small_routes() -> Router<SharedApp> {
         .route("/api/cluster/rows", post(cluster::rows))
         .route(cluster::PIECES, get(cluster::pieces))
         .route("/api/link/positions", post(link::positions))
+        .route("/v1/check-results", post(check_results::post))
         .nest("/iceberg", iceberg::router())
 }
 

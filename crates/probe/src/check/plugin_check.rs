@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::{CheckOutcome, CheckState};
 use crate::plugin::{
-    PerformanceValue, PluginAccount, PluginControl, PluginLimits, PluginResult, ThresholdRange,
-    run_plugin_with,
+    PerformanceValue, PluginAccount, PluginControl, PluginLimits, PluginResult, run_plugin_with,
 };
 
 /// Bytes of each output of a plugin that are kept.
@@ -50,7 +49,7 @@ impl PluginCheck {
             Err(why) => return CheckOutcome::new(CheckState::Unknown, why),
         };
         let limits = PluginLimits { timeout, output_bytes: OUTPUT_BYTES };
-        outcome(&PluginResult::of_run(&run_plugin_with(&self.argv, &limits, account, control)))
+        outcome(&run_plugin_with(&self.argv, &limits, account, control).result())
     }
 }
 
@@ -94,20 +93,11 @@ fn outcome(result: &PluginResult) -> CheckOutcome {
     if let Some(PerformanceValue { value, unit, .. }) = result.values.first() {
         outcome.value = *value;
         outcome.unit = (!unit.is_empty()).then(|| unit.clone());
-        outcome.threshold =
-            threshold(&result.values[0], result.state).map(|range| range.to_string());
+        outcome.threshold = result.bound().map(|range| range.to_string());
     }
     let figures = result.values.iter().take(FIGURES_MAX);
     outcome.figures = figures.map(|value| (value.label.clone(), value.to_string())).collect();
     outcome
-}
-
-/// The range that the value left, else the first one that it would leave.
-fn threshold(value: &PerformanceValue, state: CheckState) -> Option<ThresholdRange> {
-    match state {
-        CheckState::Critical => value.crit.or(value.warn),
-        _ => value.warn.or(value.crit),
-    }
 }
 
 #[cfg(test)]

@@ -7,16 +7,12 @@
 
 mod command_words;
 mod nrpe_config;
-mod output;
-mod performance_value;
+mod run_result;
 mod runner;
-mod threshold_range;
 
 pub use nrpe_config::{NrpeCommand, NrpeConfig, RefusedCommand};
-pub use output::{CheckState, PluginResult};
-pub use performance_value::PerformanceValue;
 pub use runner::{
     PluginAccount, PluginControl, PluginEnding, PluginLimits, PluginRun, run_plugin,
     run_plugin_with,
 };
-pub use threshold_range::ThresholdRange;
+pub use weir_parse::plugin::{CheckState, PerformanceValue, PluginResult, ThresholdRange};

@@ -258,7 +258,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::plugin::{CheckState, PluginResult};
+    use crate::plugin::CheckState;
 
     fn limits(seconds: u64) -> PluginLimits {
         PluginLimits { timeout: Duration::from_secs(seconds), ..PluginLimits::default() }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn program_that_is_missing_is_unknown() {
         let run = run_plugin(&["/nonexistent/check".into()], &PluginLimits::default());
-        let result = PluginResult::of_run(&run);
+        let result = run.result();
         assert_eq!(result.state, CheckState::Unknown);
         assert!(result.summary.starts_with("cannot start `/nonexistent/check`: "), "{result:?}");
         let run = run_plugin(&[], &PluginLimits::default());

@@ -1,11 +1,14 @@
 //! Checks as users configure them: a plugin, a probe and an application that reports its health,
 //! each against a real process, to rows and findings.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::harness::{EndedProcess, Weir, can_run, free_port, serve, text, wait_for, weir};
+use super::harness::{
+    EndedProcess, Weir, can_run, free_port, request, serve, text, wait_for, weir,
+};
 
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -89,5 +92,51 @@ fn plugin_probe_and_digest_become_rows_and_a_failed_own_check_a_finding() {
         &config,
     ]);
     assert_eq!(down.status.code(), Some(2), "{down:?}");
+    assert_eq!(running.terminate(), Some(0));
+}
+
+/// Runs `send_nsca` with these lines on its input.
+fn send_nsca(config: &Path, port: u16, lines: &str) {
+    let mut command = Command::new("send_nsca");
+    command.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-c"]).arg(config);
+    let mut sender =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    sender.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");
+    assert!(sender.wait().expect("it ends").success());
+}
+
+#[test]
+fn passive_results_of_send_nsca_and_of_the_api_are_rows_and_findings() {
+    let has_sender = Command::new("send_nsca").arg("-h").output().is_ok();
+    if !can_run("checks", "send_nsca (apt-get install nsca-client)", has_sender) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (port, password) = (free_port(), dir.path().join("password"));
+    std::fs::write(&password, "hunter22\n").expect("it can be written");
+    let config = dir.path().join("send_nsca.cfg");
+    std::fs::write(&config, "password=hunter22\nencryption_method=14\n")
+        .expect("it can be written");
+    let mut command = serve("hub", &dir.path().join("data"));
+    command.env("WEIR_INTAKE_NSCA", format!("127.0.0.1:{port}"));
+    command.env("WEIR_INTAKE_NSCA_PASSWORD_FILE", &password);
+    let running = Weir::start(command);
+    send_nsca(&config, port, "db1\tbackup\t2\tbackup failed|size=0GB\n");
+    arrives(
+        &running,
+        "kind = 'passive' and host = 'db1' and check = 'backup' and status = 'critical' and observed_unit = 'GB'",
+    );
+    let lines = "{\"host\": \"db2\", \"check\": \"load\", \"status\": \"ok\", \"ttl\": 600}\n\
+        PROCESS_SERVICE_CHECK_RESULT;db2;disk;1;nearly full|used=91%\n";
+    let (status, _, body) = request(&running.url, "POST", "/v1/check-results", &[], lines);
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"kept\":2"), "{body}");
+    assert_eq!(running.number("select count(*) from check_result where host = 'db2'"), 2);
+    arrives(&running, "host = 'db2' and check = 'load' and expires_ts > ts");
+    wait_for("the finding", ARRIVAL, || {
+        (!running.findings("check.failing").is_empty()).then_some(())
+    });
+    let (status, ..) = request(&running.url, "POST", "/v1/check-results", &[], "nonsense\n");
+    assert_eq!(status, 422);
     assert_eq!(running.terminate(), Some(0));
 }

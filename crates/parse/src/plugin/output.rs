@@ -8,7 +8,7 @@
 //! ```
 
 use super::performance_value::{PerformanceValue, parse_values};
-use super::runner::{PluginEnding, PluginRun};
+use super::threshold_range::ThresholdRange;
 
 /// The state that a plugin reports by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,37 +61,6 @@ pub struct PluginResult {
 }
 
 impl PluginResult {
-    /// The result of a run; what the plugin wrote to its error output counts only if it wrote
-    /// nothing else.
-    pub fn of_run(run: &PluginRun) -> Self {
-        let (state, failure) = match &run.ending {
-            PluginEnding::Exited(code @ 0..=3) => (CheckState::of_code(*code), None),
-            PluginEnding::Exited(code) => {
-                (CheckState::Unknown, Some(format!("exit code {code}, plugins have 0 to 3")))
-            }
-            PluginEnding::Signalled(signal) => {
-                (CheckState::Unknown, Some(format!("ended by signal {signal}")))
-            }
-            PluginEnding::TimedOut(timeout) => {
-                let seconds = timeout.as_secs_f64();
-                (CheckState::Unknown, Some(format!("no result within {seconds} s")))
-            }
-            PluginEnding::NotStarted(why) => (CheckState::Unknown, Some(why.clone())),
-        };
-        let mut result = Self::parse(state, &String::from_utf8_lossy(&run.stdout));
-        if result.summary.is_empty() {
-            let errors = String::from_utf8_lossy(&run.stderr);
-            let line = errors.lines().map(str::trim).find(|line| !line.is_empty());
-            result.summary = line.unwrap_or("no output").to_owned();
-        }
-        if let Some(failure) = failure {
-            let has_words = result.summary != "no output";
-            let words = if has_words { format!(": {}", result.summary) } else { String::new() };
-            result.summary = format!("{failure}{words}");
-        }
-        result
-    }
-
     /// Parses an output.
     pub fn parse(state: CheckState, output: &str) -> Self {
         let mut lines = output.lines();
@@ -118,6 +87,15 @@ impl PluginResult {
             long_text: long_text.join("\n").trim().to_owned(),
             values,
             unread,
+        }
+    }
+
+    /// The bound of the first figure: the range that it left, else the first one that it would leave.
+    pub fn bound(&self) -> Option<ThresholdRange> {
+        let PerformanceValue { warn, crit, .. } = self.values.first()?;
+        match self.state {
+            CheckState::Critical => crit.or(*warn),
+            _ => warn.or(*crit),
         }
     }
 }

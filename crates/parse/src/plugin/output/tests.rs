@@ -1,11 +1,9 @@
 //! Outputs as Debian's monitoring-plugins-basic 2.3.3 wrote them, and of the documentation.
 
-use std::time::Duration;
-
 use expect_test::{Expect, expect};
 
 use super::{CheckState, PluginResult};
-use crate::plugin::{PerformanceValue, PluginEnding, PluginRun, ThresholdRange};
+use crate::plugin::{PerformanceValue, ThresholdRange};
 
 fn range(range: Option<ThresholdRange>) -> String {
     let Some(range) = range else { return "-".to_owned() };
@@ -151,40 +149,6 @@ fn figures_outside_of_the_guidelines_are_read_where_they_are_clear() {
             ? ns.hacurstate=UP;;
         "#]],
     );
-}
-
-#[test]
-fn output_without_a_plugins_exit_code_is_unknown_and_says_why() {
-    let run = |ending, stdout: &str, stderr: &str| {
-        let (stdout, stderr) = (stdout.into(), stderr.into());
-        let run = PluginRun { ending, stdout, stderr, is_cut: false, seconds: 0.1 };
-        let result = PluginResult::of_run(&run);
-        format!("{}: {}", result.state.as_str(), result.summary)
-    };
-    expect!["ok: no output"].assert_eq(&run(PluginEnding::Exited(0), "", ""));
-    expect!["warn: fine"].assert_eq(&run(PluginEnding::Exited(1), "fine\n", "debug\n"));
-    expect!["critical: cannot open"].assert_eq(&run(
-        PluginEnding::Exited(2),
-        "\n",
-        "\n  cannot open\n",
-    ));
-    expect!["unknown: exit code 127, plugins have 0 to 3: sh: 1: check_x: not found"]
-        .assert_eq(&run(PluginEnding::Exited(127), "", "sh: 1: check_x: not found\n"));
-    expect!["unknown: ended by signal 11: half"].assert_eq(&run(
-        PluginEnding::Signalled(11),
-        "half",
-        "",
-    ));
-    expect!["unknown: no result within 10 s"].assert_eq(&run(
-        PluginEnding::TimedOut(Duration::from_secs(10)),
-        "",
-        "",
-    ));
-    expect!["unknown: cannot start `/x`: no such file"].assert_eq(&run(
-        PluginEnding::NotStarted("cannot start `/x`: no such file".into()),
-        "",
-        "",
-    ));
 }
 
 #[test]
