@@ -102,6 +102,8 @@ pub struct Action {
     pub id: String,
     /// Programs that run one after the other, until one fails.
     pub steps: Vec<Step>,
+    /// Programs that show what the steps would do, and change nothing; without any a dry run only checks the order.
+    pub dry_run: Vec<Step>,
     /// How it is taken back.
     pub undo: UndoPlan,
     /// Account that runs it.
@@ -131,8 +133,14 @@ impl Action {
                 Err(ActError::new(format!("cannot undo `{}`: {why}", self.id)))
             }
             (OrderMode::Undo, UndoPlan::Steps(steps)) => Ok(steps),
+            (OrderMode::DryRun, _) if !self.dry_run.is_empty() => Ok(&self.dry_run),
             _ => Ok(&self.steps),
         }
+    }
+
+    /// Whether programs run in a mode: a dry run without its own steps runs none.
+    pub fn runs_in(&self, mode: OrderMode) -> bool {
+        mode != OrderMode::DryRun || !self.dry_run.is_empty()
     }
 
     /// Arguments of each step of a mode, once every parameter is allowed.

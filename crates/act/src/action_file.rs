@@ -76,6 +76,7 @@ type ArgumentList = Spanned<Vec<Spanned<String>>>;
 struct ActionTable {
     id: Spanned<String>,
     steps: Spanned<Vec<ArgumentList>>,
+    dry_run: Option<Spanned<Vec<ArgumentList>>>,
     undo: Option<Spanned<Vec<ArgumentList>>>,
     undo_none: Option<Spanned<String>>,
     user: Spanned<String>,
@@ -165,6 +166,7 @@ impl SourceFile<'_> {
         }
         let params = self.params(table.params)?;
         let steps = self.steps(&table.steps, &params)?;
+        let dry_run = table.dry_run.map(|steps| self.steps(&steps, &params)).transpose()?;
         let undo = self.undo(table.undo, table.undo_none, table.id.span(), &params)?;
         self.check_use(&steps, &undo, &params, table.steps.span())?;
         if table.user.get_ref().is_empty() {
@@ -198,6 +200,7 @@ impl SourceFile<'_> {
         let cooldown = self.number("cooldown_seconds", table.cooldown_seconds, COOLDOWN_SECONDS)?;
         Ok(Action {
             id,
+            dry_run: dry_run.unwrap_or_default(),
             steps,
             undo,
             user: table.user.into_inner(),

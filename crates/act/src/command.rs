@@ -152,7 +152,7 @@ impl CommandContext<'_> {
             agent: String::new(),
             finding_id: String::new(),
             not_after_micros: 0,
-            mode: OrderMode::DryRun,
+            mode: OrderMode::Run,
             approved_by: None,
         };
         let runner = StepRunner { launcher: self.launcher.clone(), is_reaping: false };
@@ -186,6 +186,9 @@ fn describe(text: &mut String, action: &Action) {
     let _ = writeln!(text, "\n{}: {}", action.id, action.ceiling.as_str());
     for step in &action.steps {
         let _ = writeln!(text, "  step     {}", step_line(step));
+    }
+    for step in &action.dry_run {
+        let _ = writeln!(text, "  dry run  {}", step_line(step));
     }
     match &action.undo {
         UndoPlan::Steps(steps) => {

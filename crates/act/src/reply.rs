@@ -49,7 +49,7 @@ pub struct OrderReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// A dry run: nothing was run.
+    /// A dry run of an action without steps for it: nothing was run.
     Planned,
     /// Each step ended with exit status 0.
     Ended,

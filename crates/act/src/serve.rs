@@ -16,7 +16,7 @@ use crate::error::ActError;
 use crate::execute::{PreparedStep, RunOutcome, StepRunner};
 use crate::host::{Account, ActHost};
 use crate::journal::{JournalEntry, OrderJournal, RepairLock, subject_of};
-use crate::order::{ORDER_SPAN_MICROS, Order, OrderMode, order_id_text};
+use crate::order::{ORDER_SPAN_MICROS, Order, order_id_text};
 use crate::reply::{OrderCode, OrderReply, RunReport, RunState};
 use crate::sign::{OrderVerifier, PublicKey, SIGNED_BYTES_MAX, SignedOrder};
 
@@ -48,7 +48,7 @@ struct AdmittedOrder {
     account: Account,
     steps: Vec<PreparedStep>,
     entry: JournalEntry,
-    /// `None` for a dry run.
+    /// `None` for a dry run that runs nothing.
     _lock: Option<RepairLock>,
 }
 
@@ -139,7 +139,9 @@ impl OrderServer<'_> {
         match self.check(&order, &journal, now) {
             Ok((plan, lock)) => {
                 let argv = plan.steps.iter().map(|step| step.argv.clone()).collect();
-                entry.report = Some(unknown(RunReport::planned(&order, argv)));
+                let planned = RunReport::planned(&order, argv);
+                let runs = plan.action.runs_in(order.mode);
+                entry.report = Some(if runs { unknown(planned) } else { planned });
                 journal.record(entry.clone())?;
                 let RunPlan { action, account, steps } = plan;
                 let admitted = AdmittedOrder { order, action, account, steps, entry, _lock: lock };
@@ -165,7 +167,7 @@ impl OrderServer<'_> {
         check_time(order, now)?;
         let plan = self.plan(order)?;
         plan.action.allow(order.mode, order.approved_by.as_deref())?;
-        if order.mode == OrderMode::DryRun {
+        if !plan.action.runs_in(order.mode) {
             return Ok((plan, None));
         }
         let lock = RepairLock::take(&self.host.state_dir()?)?.ok_or_else(|| {
@@ -192,7 +194,7 @@ impl OrderServer<'_> {
         let AdmittedOrder { order, action, account, steps, mut entry, _lock } = admitted;
         let argv = steps.iter().map(|step| step.argv.clone()).collect();
         let mut report = RunReport::planned(&order, argv);
-        if order.mode != OrderMode::DryRun {
+        if action.runs_in(order.mode) {
             report.started = Some(self.clock.now_micros());
             let outcome = self.runner.run(&steps, account, &action.limits);
             report.ended = Some(self.clock.now_micros());
@@ -250,9 +252,6 @@ fn seen(entry: &JournalEntry, is_running: bool) -> Admission {
 
 /// The report of an order whose end never comes.
 fn unknown(report: RunReport) -> RunReport {
-    if report.mode == OrderMode::DryRun {
-        return report;
-    }
     let why =
         "weir-act died while it ran; unknown which steps ran, and none is repeated".to_owned();
     RunReport { state: RunState::Unknown, why, ..report }

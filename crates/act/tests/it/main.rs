@@ -1,5 +1,6 @@
 //! weir-act as a host sees it: lists and orders that must not run, runs, sockets, kills.
 
+mod dry_runs;
 mod hostile_lists;
 mod hostile_orders;
 mod hostile_values;
