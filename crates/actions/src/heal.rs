@@ -11,10 +11,12 @@ mod check;
 mod control;
 mod decide;
 mod decisions;
+mod dry_run;
 mod facts;
 mod fleet;
 mod ladder;
 mod limits;
+mod lock;
 mod policy;
 mod progress;
 mod refusal;
@@ -33,6 +35,7 @@ pub use check::{HealProblem, check_heal};
 use control::HealControl;
 pub use control::HealStop;
 pub use decisions::{HealChange, HealDecisions, HealOrder, HealOrderKind};
+pub use dry_run::DryRunRecord;
 pub use facts::{
     HarmReport, HealFacts, HealFinding, HostLock, HostState, IncidentActor, OrderOutcome,
     OrderReport, OrderResult, RuleTiming,
@@ -40,17 +43,19 @@ pub use facts::{
 use fleet::FleetView;
 pub use ladder::HealLadder;
 use ladder::LadderKey;
+pub use lock::{DeployLock, LockRequest};
 pub use policy::{HealEntry, HealPolicy, HealSettings, HealStep};
 use progress::{RunEvent, RunSight};
 pub use refusal::RefusalReason;
 pub use run::{HealRun, RunState, UndoRecord};
 
 /// Kinds of the heal desk's documents.
-pub const HEAL_KINDS: [&str; 3] = [RUN, LADDER, CONTROL];
+pub const HEAL_KINDS: [&str; 4] = [RUN, LADDER, CONTROL, LOCK];
 
 const RUN: &str = "heal_run";
 const LADDER: &str = "heal_ladder";
 const CONTROL: &str = "heal_control";
+const LOCK: &str = "heal_lock";
 /// The key of the only document of its kind.
 const CONTROL_KEY: &str = "all";
 
@@ -61,6 +66,7 @@ pub struct HealDesk {
     runs: BTreeMap<String, HealRun>,
     ladders: BTreeMap<String, HealLadder>,
     control: HealControl,
+    locks: BTreeMap<String, DeployLock>,
     unreadable: Vec<UnreadableDocument>,
     alarms: Vec<Finding>,
     out: HealDecisions,
@@ -74,6 +80,7 @@ impl HealDesk {
             runs: BTreeMap::new(),
             ladders: BTreeMap::new(),
             control: HealControl::default(),
+            locks: BTreeMap::new(),
             unreadable: Vec::new(),
             alarms: Vec::new(),
             out: HealDecisions::default(),
@@ -92,6 +99,8 @@ impl HealDesk {
                 LADDER => serde_json::from_str(body)
                     .map(|ladder| drop(desk.ladders.insert(key.clone(), ladder))),
                 CONTROL => serde_json::from_str(body).map(|control| desk.control = control),
+                LOCK => serde_json::from_str(body)
+                    .map(|lock| drop(desk.locks.insert(key.clone(), lock))),
                 _ => Ok(()),
             };
             if let Err(error) = result {
@@ -134,6 +143,11 @@ impl HealDesk {
     /// Why no repair runs, if they are stopped.
     pub fn stop_reason(&self) -> Option<&HealStop> {
         self.control.stop.as_ref()
+    }
+
+    /// Locks that hold.
+    pub fn locks(&self, now: Micros) -> impl Iterator<Item = &DeployLock> {
+        self.locks.values().filter(move |lock| lock.holds(now))
     }
 
     /// Findings of the last tick about repairs themselves: an approval is awaited, a run failed or
@@ -226,9 +240,15 @@ impl HealDesk {
         }
         self.ladders.values_mut().for_each(|ladder| ladder.settle_clock(now));
         self.control.settle_clock(now);
+        for lock in self.locks.values_mut() {
+            if lock.settle_clock(now) {
+                let (key, body) = (lock.id.clone(), Some(lock.body()));
+                self.out.documents.push(KeptDocument { kind: LOCK, key, body });
+            }
+        }
     }
 
-    /// Removes runs that no limit and no person needs any more.
+    /// Removes runs that no limit and no person needs any more, and locks that ended.
     fn forget(&mut self, now: Micros) {
         let gone: Vec<String> = self
             .runs
@@ -239,6 +259,12 @@ impl HealDesk {
         for key in gone {
             self.runs.remove(&key);
             self.out.documents.push(KeptDocument { kind: RUN, key, body: None });
+        }
+        let ended = self.locks.values().filter(|lock| !lock.holds(now));
+        let ended: Vec<String> = ended.map(|lock| lock.id.clone()).collect();
+        for key in ended {
+            self.locks.remove(&key);
+            self.out.documents.push(KeptDocument { kind: LOCK, key, body: None });
         }
     }
 

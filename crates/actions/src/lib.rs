@@ -31,10 +31,11 @@ pub use decisions::{Decisions, IncidentChange, IncidentEvent, KeptDocument, Unre
 pub use desk::{Desk, LetterText, TestTarget, test_end};
 pub use error::DeskError;
 pub use heal::{
-    HEAL_KINDS, HarmReport, HealChange, HealDecisions, HealDesk, HealEntry, HealFacts, HealFinding,
-    HealLadder, HealOrder, HealOrderKind, HealPolicy, HealProblem, HealRun, HealSettings, HealStep,
-    HealStop, HostLock, HostState, IncidentActor, LadderName, OrderOutcome, OrderReport,
-    OrderResult, RefusalReason, RuleTiming, RunState, UndoRecord, check_heal,
+    DeployLock, DryRunRecord, HEAL_KINDS, HarmReport, HealChange, HealDecisions, HealDesk,
+    HealEntry, HealFacts, HealFinding, HealLadder, HealOrder, HealOrderKind, HealPolicy,
+    HealProblem, HealRun, HealSettings, HealStep, HealStop, HostLock, HostState, IncidentActor,
+    LadderName, LockRequest, OrderOutcome, OrderReport, OrderResult, RefusalReason, RuleTiming,
+    RunState, UndoRecord, check_heal,
 };
 pub use incident::{Acknowledgement, Incident, IncidentState};
 pub use notice::{Finding, IncidentSummary, Notice, NoticeKind, SymptomLine, Urgency};

@@ -2,11 +2,11 @@
 
 use weir_tables::Micros;
 
-use crate::Finding;
 use crate::civil_time::{parse_moment, zone};
 use crate::hours::WeeklyHours;
 use crate::pattern::matches_any;
 use crate::policy::Window;
+use crate::{Finding, HostLock};
 
 /// A window whose times are read.
 #[derive(Clone, Debug)]
@@ -41,6 +41,13 @@ impl WindowPlan {
         self.is_active(now)
             && matches_any(&self.rules, &finding.rule)
             && matches_any(&self.hosts, &finding.host)
+    }
+
+    /// The lock that it is for repairs while it is on.
+    pub(crate) fn lock(&self, now: Micros) -> Option<HostLock> {
+        let (hosts, rules) = (self.hosts.clone(), self.rules.clone());
+        let name = format!("in maintenance window {}", self.name);
+        self.is_active(now).then_some(HostLock { name, hosts, rules, until_us: i64::MAX })
     }
 
     fn is_active(&self, now: Micros) -> bool {

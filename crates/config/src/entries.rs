@@ -17,6 +17,8 @@ pub enum EntryKind {
     Text,
     /// A whole number.
     Number,
+    /// True or false.
+    Flag,
     /// A list of texts.
     Texts,
     /// Names and texts: `{ job = "node" }`.
@@ -83,6 +85,7 @@ pub struct EntryList {
 enum EntryValue {
     Text(String),
     Number(u64),
+    Flag(bool),
     Texts(Vec<String>),
     Labels(BTreeMap<String, String>),
 }
@@ -108,6 +111,7 @@ impl EntryKind {
         match self {
             Self::Text => "text",
             Self::Number => "whole number",
+            Self::Flag => "flag: true or false",
             Self::Texts => "list of texts",
             Self::Labels => "table of texts such as { job = \"node\" }",
         }
@@ -119,6 +123,7 @@ impl EntryKind {
             (Self::Number, DeValue::Integer(number)) => {
                 u64::from_str_radix(number.as_str(), number.radix()).ok().map(EntryValue::Number)
             }
+            (Self::Flag, DeValue::Boolean(flag)) => Some(EntryValue::Flag(*flag)),
             (Self::Texts, DeValue::Array(items)) => {
                 let texts = items.iter().map(|item| text_of(item.get_ref()));
                 texts.collect::<Option<_>>().map(EntryValue::Texts)
@@ -206,6 +211,11 @@ impl Entry {
         }
         let (from, to) = range.into_inner();
         Err(self.key(name).wrong(&format!("`{name}` must be from {from} to {to}")))
+    }
+
+    /// Whether a flag is set to true.
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(EntryValue::Flag(true)))
     }
 
     /// A list.

@@ -57,6 +57,18 @@ pub const HEALS: EntryList = EntryList {
             KeyDefault::Shown("`\"ask\"`"),
             "the same for a host without another one of its role",
         ),
+        key(
+            "dry_run",
+            EntryKind::Flag,
+            KeyDefault::Shown("`false`; `true` for `trim-path` and `clear-tmp`"),
+            "whether the action's dry run has to succeed before each order",
+        ),
+        key(
+            "frees_percent",
+            EntryKind::Number,
+            KeyDefault::Shown("*none*; `5` for `trim-path` and `clear-tmp`"),
+            "the share of the file system that the dry run has to promise (`frees=12%`), at most 100; a dry run comes first then",
+        ),
     ],
 };
 
@@ -73,6 +85,10 @@ pub struct HealBlock {
     pub mode: &'static str,
     /// One of [`HEAL_MODES`], for a host without another one of its role.
     pub alone: &'static str,
+    /// Whether a dry run comes before each order.
+    pub dry_run: bool,
+    /// Percent of the file system that the dry run has to promise; 0 is none.
+    pub frees_percent: u32,
     /// The keys of the entry.
     pub entry: Entry,
 }
@@ -93,7 +109,10 @@ pub(super) fn of(entry: Entry) -> Result<HealBlock, Failure> {
         return Err(entry.key("params").wrong(&what).hint(hint));
     }
     let (mode, alone) = (mode(&entry, "mode", 0)?, mode(&entry, "alone", 2)?);
-    Ok(HealBlock { rule, action, params, mode, alone, entry })
+    let frees_percent = entry.number("frees_percent", 0, 0..=100)?;
+    let frees_percent = u32::try_from(frees_percent).expect("it is at most 100");
+    let dry_run = entry.flag("dry_run");
+    Ok(HealBlock { rule, action, params, mode, alone, dry_run, frees_percent, entry })
 }
 
 /// The step of a key; the one at `default` when it is not set.
@@ -137,7 +156,11 @@ mod tests {
                 let params: Vec<String> =
                     heal.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 let (rule, action, mode, alone) = (&heal.rule, &heal.action, heal.mode, heal.alone);
-                format!("{rule}: {action} {} {mode}, alone {alone}", params.join(" "))
+                let dry = match (heal.dry_run, heal.frees_percent) {
+                    (false, 0) => String::new(),
+                    (dry_run, frees) => format!(", dry run {dry_run}, frees {frees}"),
+                };
+                format!("{rule}: {action} {} {mode}, alone {alone}{dry}", params.join(" "))
             }
             Err(failure) => failure.to_string(),
         };
@@ -154,6 +177,10 @@ mod tests {
             "rule = \"app.down\"\naction = \"reload\"\nmode = \"auto\"\nalone = \"auto\"\nroles = [\"web*\"]\n",
             &expect!["app.down: reload  auto, alone auto"],
         );
+        check(
+            "rule = \"disk.full\"\naction = \"trim-path\"\ndry_run = true\nfrees_percent = 10\n",
+            &expect!["disk.full: trim-path  observe, alone ask, dry run true, frees 10"],
+        );
     }
 
     #[test]
@@ -169,6 +196,11 @@ mod tests {
             &expect![[r#"
                 cannot use weir.toml:7: `alone` has no step `yes please`
                 hint: known are observe, suggest, ask, auto"#]],
+        );
+        check(
+            "rule = \"disk.full\"\naction = \"trim-path\"\nfrees_percent = 101\n",
+            &expect![[r#"
+                cannot use weir.toml:7: `frees_percent` must be from 0 to 100"#]],
         );
         check(
             "rule = \"app.down\"\nacton = \"restart-unit\"\n",

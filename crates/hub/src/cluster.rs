@@ -22,6 +22,7 @@ use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_store::{ClusterOptions, ManifestOptions, Store, StoreError};
 use weir_tables::Micros;
 
+use crate::heal::make_key;
 use crate::server::OverHttp;
 use crate::store_failure;
 
@@ -31,6 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const FLEET: &str = "link/";
 /// The parts of `link/` that all hubs have; the rest is a hub's own.
 const AUTHORITY: &str = "authority.pem";
+const ORDER_KEY: &str = "orders.pem";
 const DIRECTORIES: [&str; 2] = ["invites", "agents"];
 
 /// `None` for a hub alone.
@@ -106,6 +108,15 @@ fn address(values: &Values, listening: SocketAddr) -> Result<String, Failure> {
         .code(EXIT_CONFIG))
 }
 
+/// What a hub needs of the fleet's secrets.
+#[derive(Clone, Copy, Debug)]
+pub struct FleetKeys {
+    /// It serves agents.
+    pub is_serving: bool,
+    /// It orders repairs.
+    pub is_ordering: bool,
+}
+
 /// Files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -119,22 +130,27 @@ pub struct SharedFleet {
 }
 
 impl SharedFleet {
-    /// Takes over what the other hubs have. With `is_serving` there is an authority afterwards, and
+    /// Takes over what the other hubs have. With `keys.is_serving` there is an authority afterwards, and
     /// it is the cluster's: a hub that creates its own authority when it begins to serve would
-    /// belong to another fleet.
+    /// belong to another fleet. With `keys.is_ordering` the same holds for the key of orders.
     ///
     /// # Errors
     /// When the manifest or the directory cannot be used.
     pub async fn enter(
         store: &Arc<Store>,
         dir: PathBuf,
-        is_serving: bool,
+        keys: FleetKeys,
         now: Micros,
     ) -> Result<Self, Failure> {
         let mut fleet = Self { store: Arc::clone(store), dir, before: Files::new() };
         fleet.share().await.map_err(store_failure)?;
-        if is_serving {
+        if keys.is_serving {
             Authority::open(&fleet.dir, now).map_err(link_failure)?;
+        }
+        if keys.is_ordering {
+            make_key(&fleet.dir)?;
+        }
+        if keys.is_serving || keys.is_ordering {
             // The second time brings that of a hub that was quicker.
             fleet.share().await.map_err(store_failure)?;
             fleet.share().await.map_err(store_failure)?;
@@ -206,6 +222,7 @@ pub fn is_shared(path: &str) -> bool {
 
 fn is_of_fleet(name: &str) -> bool {
     name == AUTHORITY
+        || name == ORDER_KEY
         || name.split_once('/').is_some_and(|(part, file)| {
             DIRECTORIES.contains(&part) && !file.contains('/') && !file.starts_with('.')
         })
@@ -218,6 +235,7 @@ fn read(dir: &Path) -> Files {
         files.extend(std::fs::read(dir.join(&name)).ok().map(|content| (name, content)));
     };
     add(AUTHORITY.to_owned());
+    add(ORDER_KEY.to_owned());
     for part in DIRECTORIES {
         let entries = std::fs::read_dir(dir.join(part)).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -273,10 +291,11 @@ mod tests {
         }
         write(dir.path(), "agents/web1", Some(&vec![1])).expect("it can be written");
         write(dir.path(), AUTHORITY, Some(&vec![2])).expect("it can be written");
+        write(dir.path(), ORDER_KEY, Some(&vec![3])).expect("it can be written");
         std::fs::write(dir.path().join("address"), "x").expect("it can be written");
         let names: Vec<String> = read(dir.path()).into_keys().collect();
-        assert_eq!(names, ["agents/web1", "authority.pem"]);
+        assert_eq!(names, ["agents/web1", "authority.pem", "orders.pem"]);
         write(dir.path(), "agents/web1", None).expect("it can be removed");
-        assert_eq!(read(dir.path()).len(), 1);
+        assert_eq!(read(dir.path()).len(), 2);
     }
 }

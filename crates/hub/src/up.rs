@@ -28,10 +28,10 @@ use weir_store::{QueryLimits, Retention, Store, StoreOptions};
 use weir_tables::Clock;
 
 use crate::bind::listen;
-use crate::cluster::SharedFleet;
+use crate::cluster::{FleetKeys, SharedFleet};
 use crate::fleet::speakers::SpeakerList;
 use crate::fleet::{AgentListener, Fleet, LinkService, link_dir};
-use crate::heal::{self, Heals};
+use crate::heal::{self, Heals, PeerHubs};
 use crate::hooks::AGENT_HOOKS;
 use crate::local::LocalStore;
 use crate::logins::Logins;
@@ -160,10 +160,7 @@ struct Listeners {
 }
 
 /// Intake ends before the outputs, so that its last rows are copied too.
-async fn end_streams(
-    intake: intake::RunningIntake,
-    outputs: Option<outputs::RunningOutputs>,
-) {
+async fn end_streams(intake: intake::RunningIntake, outputs: Option<outputs::RunningOutputs>) {
     intake.end().await;
     if let Some(outputs) = outputs {
         outputs.end().await;
@@ -202,14 +199,14 @@ impl HubStart<'_> {
         let watched = is_watching.then(|| Arc::clone(&status));
         let shown = Arc::clone(&outputs.shown);
         let (notices, noticing) = Notices::start(notices, values, &store, &clock).await?;
-        let heals = Heals::new(heals, values, &store, &clock, (&fleet, &notices));
+        let heals =
+            Heals::new(heals, values, &store, &clock, (&fleet, &notices), self.peer_hubs()?);
         let shared =
             SharedParts { fleet: &fleet, outputs: &shown, notices: &notices, heals: &heals };
         let app = self.app(&store, &clock, &meter, watched, shared)?;
         let (end, ended) = watch::channel(false);
         let agents_address = listening.address();
-        let (link_dir, is_serving) = (link_dir(values), agents_address.is_some());
-        let fleet_files = SharedFleet::enter(&store, link_dir, is_serving, clock.now()).await?;
+        let fleet_files = self.share_files(&store, agents_address.is_some(), &clock).await?;
         listening.note_address(values);
         let link = LinkService::new(values, &self.speakers, &store, &meter, &clock, &fleet);
         let linking = tokio::spawn(listening.serve(link, ended.clone()));
@@ -235,10 +232,9 @@ impl HubStart<'_> {
         } else {
             None
         };
-        let taken = &*intake.lines;
         let balanced = edge.as_ref().map_or(&[][..], |edge| &edge.lines);
-        let (watched, lines) =
-            (is_watching.then_some(&*status), (taken, &*shown.lines(), balanced, notices.lines()));
+        let watched = is_watching.then_some(&*status);
+        let lines = (&*intake.lines, &*shown.lines(), balanced, notices.lines());
         say(&banner::text(values, addresses, &self.judge, watched, lines));
         service::ready();
         signals.wait(edge::replaced(edge.as_ref())).await;
@@ -257,6 +253,23 @@ impl HubStart<'_> {
         slow.end().await;
         store.close().await.map_err(store_failure)?;
         Ok(())
+    }
+
+    /// Other hubs, for orders to their agents.
+    fn peer_hubs(&self) -> Result<PeerHubs, Failure> {
+        PeerHubs::new(self.logins.of_hubs().to_owned())
+            .map_err(|error| Failure::new(format!("cannot reach other hubs: {error}")))
+    }
+
+    /// Takes over the fleet's files that the other hubs have.
+    async fn share_files(
+        &self,
+        store: &Arc<Store>,
+        is_serving: bool,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<SharedFleet, Failure> {
+        let keys = FleetKeys { is_serving, is_ordering: self.values.heal.enabled };
+        SharedFleet::enter(store, link_dir(self.values), keys, clock.now()).await
     }
 
     /// Opens the store, alone or as one of several whose others reach this one at `address`.

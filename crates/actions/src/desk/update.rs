@@ -12,7 +12,7 @@ use crate::decisions::IncidentEvent;
 use crate::incident::{
     CauseState, FREED_US, Incident, MEMBERS_MAX, Member, PendingMail, RootDetails,
 };
-use crate::{Finding, IncidentState, Urgency};
+use crate::{Finding, HostLock, IncidentState, Urgency};
 
 /// Changed texts alone are kept at most this often.
 const DETAILS_US: i64 = 30 * SECOND;
@@ -136,6 +136,11 @@ impl Desk {
         }
         let window = self.roster.windows.iter().find(|window| window.mutes(finding, now));
         window.map(|window| format!("in maintenance window {}", window.name))
+    }
+
+    /// Maintenance windows that are on, as locks of repairs: a repair may run on another host than its finding's.
+    pub fn window_locks(&self, now: Micros) -> Vec<HostLock> {
+        self.roster.windows.iter().filter_map(|window| window.lock(now)).collect()
     }
 }
 

@@ -1,12 +1,14 @@
-//! What people do: approve, refuse, take back, stop, start, raise a step.
+//! What people do: approve, refuse, take back, stop, start, raise a step, lock and unlock.
 
 use weir_tables::{Micros, nearest};
 
 use super::control::HealStop;
 use super::ladder::{HealLadder, LadderKey};
+use super::lock::{DeployLock, LOCKS_MAX, LockRequest};
 use super::refusal::RefusalReason;
 use super::run::{HealRun, RunState};
-use super::{HealDecisions, HealDesk, HealStep};
+use super::{HealDecisions, HealDesk, HealStep, LOCK};
+use crate::KeptDocument;
 use crate::error::DeskError;
 
 const NAME_CHARS_MAX: usize = 100;
@@ -133,6 +135,53 @@ impl HealDesk {
         }
         self.control.failures_us.clear();
         self.control.is_changed = true;
+        Ok(self.finish())
+    }
+
+    /// Locks a role or hosts: no repair starts there until the lock ends. What already runs goes to its end.
+    ///
+    /// # Errors
+    /// The name or the reason is empty, or the lock is for nothing or for too long.
+    pub fn lock(
+        &mut self,
+        now: Micros,
+        request: LockRequest,
+        by: impl Into<String>,
+    ) -> Result<HealDecisions, DeskError> {
+        let by = person(by.into())?;
+        let lock = DeployLock::begin(now, request, &by)?;
+        if self.locks(now).count() >= LOCKS_MAX {
+            let what = format!("cannot lock repairs: {LOCKS_MAX} locks hold");
+            return Err(DeskError::new(what, "`weir heal locks` lists them"));
+        }
+        let (key, body) = (lock.id.clone(), Some(lock.body()));
+        self.out.documents.push(KeptDocument { kind: LOCK, key: key.clone(), body });
+        self.locks.insert(key, lock);
+        Ok(self.finish())
+    }
+
+    /// Ends a lock before its time.
+    ///
+    /// # Errors
+    /// The name is empty, or no such lock holds.
+    pub fn unlock(
+        &mut self,
+        now: Micros,
+        lock_id: &str,
+        by: impl Into<String>,
+    ) -> Result<HealDecisions, DeskError> {
+        person(by.into())?;
+        let key = lock_id.trim().to_lowercase();
+        if !self.locks.get(&key).is_some_and(|lock| lock.holds(now)) {
+            let near = nearest(&key, self.locks(now).map(|lock| lock.id.as_str()));
+            let hint = near.map_or_else(
+                || "`weir heal locks` lists them".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
+            return Err(DeskError::new(format!("there is no lock `{lock_id}`"), hint));
+        }
+        self.locks.remove(&key);
+        self.out.documents.push(KeptDocument { kind: LOCK, key, body: None });
         Ok(self.finish())
     }
 

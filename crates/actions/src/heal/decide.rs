@@ -89,6 +89,7 @@ impl HealDesk {
             control: &self.control,
             settings: self.policy.settings,
             runs: &self.runs,
+            locks: &self.locks,
         };
         let refusal = if self.unreadable.is_empty() {
             check.refusal(RunCandidate { run, found, wanted })
@@ -96,12 +97,15 @@ impl HealDesk {
             let text = "documents of earlier runs cannot be read";
             Some(Refusal::new(RefusalReason::Stopped, text))
         };
+        let is_dry = wanted.entry.needs_dry_run() && !run.has_valid_dry_run(now);
         let (state, is_new) = (run.state, run.opened_us == now.0);
         match (state, refusal) {
             (RunState::Asked, _) => self.wait_for_answer(now, id, step),
             (RunState::Approved, Some(refusal)) => self.refuse_approved(now, id, refusal),
+            (RunState::Approved, None) if is_dry => self.order_dry_run(now, id, wanted),
             (RunState::Approved, None) => self.order(now, id, found, facts, view),
             (_, Some(refusal)) => self.refuse(now, id, refusal),
+            (_, None) if step == HealStep::Auto && is_dry => self.order_dry_run(now, id, wanted),
             (_, None) if step == HealStep::Auto => self.order(now, id, found, facts, view),
             (_, None) if step == HealStep::Ask => self.ask(now, id),
             (_, None) => self.propose(now, id, is_new),
@@ -138,6 +142,9 @@ impl HealDesk {
             && run.incident_id == found.incident_id
             && run.finding_id == *finding_id;
         if !is_known {
+            if !is_same {
+                run.void_dry_run();
+            }
             run.action.clone_from(&plan.action);
             run.host.clone_from(&plan.host);
             run.role.clone_from(&plan.role);
@@ -233,6 +240,16 @@ impl HealDesk {
             run.set(now, RunState::Proposed, format!("step {}", step.as_str()));
             self.record(now, id);
         }
+    }
+
+    /// Orders a dry run; what it shows decides about the order.
+    fn order_dry_run(&mut self, now: Micros, id: &str, wanted: &EntryMatch<'_>) {
+        let Some(run) = self.runs.get_mut(id) else { return };
+        run.order_dry_run(now, wanted.entry.needed_share());
+        let order_id = run.dry_run.as_ref().map(|dry| dry.order_id.clone()).unwrap_or_default();
+        let order = HealOrder::new(run, &order_id, HealOrderKind::DryRun, now);
+        self.out.orders.push(order);
+        self.record(now, id);
     }
 
     fn order(

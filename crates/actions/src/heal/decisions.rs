@@ -24,6 +24,8 @@ pub struct HealDecisions {
 /// What an order is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HealOrderKind {
+    /// Shows what the action would do.
+    DryRun,
     /// Runs the action.
     Run,
     /// Takes it back.

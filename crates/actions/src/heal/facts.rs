@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use weir_tables::Micros;
 
 use crate::Finding;
-use crate::pattern::matches_any;
 
 /// A host that sent no row for this time may be in any state.
 pub(crate) const SEEN_US: i64 = 60_000_000;
@@ -61,22 +60,18 @@ pub struct HostState {
     pub is_reachable: bool,
 }
 
-/// A deployment or other work that forbids repairs on hosts.
+/// Planned work that forbids repairs on hosts: a maintenance window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostLock {
-    /// What holds the lock: `deploy 1.4.2`.
+    /// What holds the lock: `in maintenance window night`.
     pub name: String,
-    /// Patterns of hosts.
+    /// Patterns of hosts; all hosts without any.
     pub hosts: Vec<String>,
+    /// Patterns of rules; all rules without any.
+    #[serde(default)]
+    pub rules: Vec<String>,
     /// When it ends at the latest, microseconds since 1970.
     pub until_us: i64,
-}
-
-impl HostLock {
-    /// Whether it holds for a host.
-    pub(crate) fn covers(&self, host: &str, now: Micros) -> bool {
-        now.0 < self.until_us && matches_any(&self.hosts, host)
-    }
 }
 
 /// What is known about an order; repeated reports of the same are harmless.

@@ -7,6 +7,7 @@ use weir_tables::Micros;
 use super::control::HealControl;
 use super::facts::{HealFacts, HealFinding, IncidentActor};
 use super::fleet::{EntryMatch, FleetView};
+use super::lock::{DeployLock, RepairPlace};
 use super::policy::{HealSettings, HealStep};
 use super::refusal::{Refusal, RefusalReason};
 use super::run::HealRun;
@@ -33,6 +34,7 @@ pub(crate) struct LimitCheck<'a> {
     pub(crate) control: &'a HealControl,
     pub(crate) settings: HealSettings,
     pub(crate) runs: &'a BTreeMap<String, HealRun>,
+    pub(crate) locks: &'a BTreeMap<String, DeployLock>,
 }
 
 /// A run, its finding, and what it would do.
@@ -92,10 +94,11 @@ impl LimitCheck<'_> {
     }
 
     fn host_refusal(&self, candidate: RunCandidate<'_>) -> Option<Refusal> {
-        let host = candidate.wanted.plan.host.as_str();
-        let lock = self.facts.locks.iter().find(|lock| lock.covers(host, self.now));
-        if let Some(lock) = lock {
-            return Some(Refusal::new(RefusalReason::DeployLock, format!("locked: {}", lock.name)));
+        let plan = &candidate.wanted.plan;
+        let host = plan.host.as_str();
+        let place = RepairPlace { host, role: &plan.role, rule: &candidate.run.rule };
+        if let Some(text) = self.locked(place) {
+            return Some(Refusal::new(RefusalReason::DeployLock, text));
         }
         let state = self.facts.hosts.get(host);
         if !state.is_some_and(|state| state.is_reachable) {
@@ -112,6 +115,14 @@ impl LimitCheck<'_> {
             Some(_) => return None,
         };
         Some(Refusal::new(RefusalReason::ClockSkew, text))
+    }
+
+    /// The lock or maintenance window that covers a repair.
+    fn locked(&self, place: RepairPlace<'_>) -> Option<String> {
+        let own = self.locks.values().find(|lock| lock.covers(place, self.now));
+        let window = self.facts.locks.iter().find(|lock| lock.covers(place, self.now));
+        let own = own.map(|lock| lock.text(self.now));
+        own.or_else(|| window.map(|lock| format!("locked: {}", lock.name)))
     }
 
     fn role_refusal(&self, candidate: RunCandidate<'_>) -> Option<Refusal> {

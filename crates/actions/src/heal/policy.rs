@@ -111,6 +111,10 @@ pub struct HealEntry {
     pub mode: HealStep,
     /// The highest step on a host without another one of its role.
     pub alone: HealStep,
+    /// Whether a dry run has to succeed before each order.
+    pub dry_run: bool,
+    /// Share of the file system that the dry run has to promise, in percent; with it a dry run always comes first.
+    pub frees_percent: Option<u32>,
 }
 
 impl Default for HealEntry {
@@ -124,6 +128,8 @@ impl Default for HealEntry {
             roles: Vec::new(),
             mode: HealStep::Observe,
             alone: HealStep::Ask,
+            dry_run: false,
+            frees_percent: None,
         }
     }
 }
@@ -135,7 +141,23 @@ pub(crate) struct HostKey<'a> {
     pub(crate) role: &'a str,
 }
 
+/// Actions that delete files: a little more space is not worth it.
+const DELETING: [&str; 2] = ["trim-path", "clear-tmp"];
+/// The share that they have to free where the configuration states none, in percent.
+const FREES_PERCENT: u32 = 5;
+
 impl HealEntry {
+    /// The share of the file system that its dry run has to promise, in percent.
+    pub(crate) fn needed_share(&self) -> Option<u32> {
+        let is_deleting = DELETING.contains(&self.action.as_str());
+        self.frees_percent.or(is_deleting.then_some(FREES_PERCENT))
+    }
+
+    /// Whether a dry run has to succeed before each order.
+    pub(crate) fn needs_dry_run(&self) -> bool {
+        self.dry_run || self.needed_share().is_some()
+    }
+
     /// Whether it repairs this host.
     pub(crate) fn fits(&self, key: HostKey<'_>) -> bool {
         matches_any(&self.hosts, key.host) && matches_any(&self.roles, key.role)

@@ -49,6 +49,11 @@ impl HealRun {
         if report.host != self.host {
             return None;
         }
+        let dry = self.dry_run.as_ref().filter(|_| self.state == RunState::DryRun);
+        if dry.is_some_and(|dry| dry.order_id == report.order_id) {
+            self.report_dry_run(now, &report.outcome);
+            return None;
+        }
         if self.order_id.as_ref() == Some(&report.order_id) {
             return match self.state {
                 RunState::Ordered | RunState::Started => self.report_order(now, &report.outcome),
@@ -150,6 +155,7 @@ impl HealRun {
 
     /// Ends the wait for reports that are overdue.
     pub(crate) fn expire(&mut self, now: Micros) -> Option<RunEvent> {
+        self.expire_dry_run(now);
         let is_overdue = self
             .undo
             .as_ref()
@@ -258,7 +264,8 @@ impl RunSight<'_> {
     }
 }
 
-fn exit_text(result: &OrderResult) -> String {
+/// How programs ended, in words.
+pub(crate) fn exit_text(result: &OrderResult) -> String {
     let text = match result.exit {
         _ if result.timed_out => "its time was over before it ended".to_owned(),
         Some(exit) => format!("exit status {exit}"),

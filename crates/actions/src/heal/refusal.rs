@@ -48,6 +48,8 @@ pub enum RefusalReason {
     Resolved,
     /// The configuration changed in the meantime.
     PolicyChanged,
+    /// The dry run failed, or showed too little.
+    DryRun,
     /// The host refused the order.
     ByHost,
 }
@@ -77,6 +79,7 @@ impl RefusalReason {
             Self::NoAnswer => "no_answer",
             Self::Resolved => "resolved",
             Self::PolicyChanged => "policy_changed",
+            Self::DryRun => "dry_run",
             Self::ByHost => "by_host",
         }
     }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_tables::Micros;
 
+use super::dry_run::DryRunRecord;
 use super::facts::{HealFinding, OrderResult};
 use super::policy::HealStep;
 use super::refusal::RefusalReason;
@@ -25,9 +26,9 @@ use crate::identity::{long_id, short_id, subject_id};
 /// An order that no host began within this time is dropped by the host.
 pub(crate) const ORDER_US: i64 = 30 * SECOND;
 /// Time for the answer of an order beyond its end.
-const ANSWER_US: i64 = 30 * SECOND;
+pub(crate) const ANSWER_US: i64 = 30 * SECOND;
 /// Longest time from the start of an order to the report of its end.
-const REPORT_US: i64 = 15 * MINUTE;
+pub(crate) const REPORT_US: i64 = 15 * MINUTE;
 /// A run without an order is forgotten when its finding is gone for this time.
 pub(crate) const RELEASE_US: i64 = 5 * MINUTE;
 /// A run with an order is kept for this time, for limits and repeats.
@@ -47,6 +48,9 @@ pub enum RunState {
     Asked,
     /// A person approved it.
     Approved,
+    /// A dry run is ordered: what it shows decides about the order.
+    #[serde(rename = "dry_run")]
+    DryRun,
     /// The order is decided, and may be on its way.
     Ordered,
     /// Its programs run.
@@ -71,6 +75,7 @@ impl RunState {
             Self::Refused => "refused",
             Self::Asked => "asked",
             Self::Approved => "approved",
+            Self::DryRun => "dry_run",
             Self::Ordered => "ordered",
             Self::Started => "started",
             Self::Ended => "ended",
@@ -134,6 +139,9 @@ pub struct HealRun {
     pub asked_until_us: Option<i64>,
     /// The person that approved it.
     pub approved_by: Option<String>,
+    /// The dry run before the order.
+    #[serde(default)]
+    pub dry_run: Option<DryRunRecord>,
     /// The order, 32 hex digits; set once.
     pub order_id: Option<String>,
     /// When it was ordered, microseconds since 1970.
@@ -192,6 +200,7 @@ impl HealRun {
             changed_us: now.0,
             asked_until_us: None,
             approved_by: None,
+            dry_run: None,
             order_id: None,
             ordered_us: None,
             accepted_us: None,
@@ -219,7 +228,7 @@ impl HealRun {
     /// Whether its programs may run, or their effect is not visible yet.
     pub(crate) fn is_acting(&self) -> bool {
         match self.state {
-            RunState::Ordered | RunState::Started => true,
+            RunState::DryRun | RunState::Ordered | RunState::Started => true,
             RunState::Ended => self.resolved_us.is_none(),
             _ => self.undo.as_ref().is_some_and(|undo| undo.outcome.is_none()),
         }
@@ -253,10 +262,13 @@ impl HealRun {
         self.clear_us = snapshot.clear_us;
         self.siblings_ill = snapshot.siblings_ill;
         self.before = cut(&snapshot.before);
-        let reason = match &self.approved_by {
+        let mut reason = match &self.approved_by {
             Some(by) => format!("approved by {by}"),
             None => "without an approval".to_owned(),
         };
+        if let Some(dry) = &self.dry_run {
+            reason = format!("{reason}; dry run: {}", dry.text);
+        }
         self.set(now, RunState::Ordered, reason);
         true
     }
@@ -326,7 +338,10 @@ impl HealRun {
             self.gone_us.as_mut(),
             self.undo.as_mut().map(|undo| &mut undo.ordered_us),
         ];
-        for time in past.into_iter().flatten().filter(|time| **time > now.0) {
+        let dry = self.dry_run.iter_mut().flat_map(|dry| {
+            [Some(&mut dry.ordered_us), dry.accepted_us.as_mut(), dry.ended_us.as_mut()]
+        });
+        for time in past.into_iter().chain(dry).flatten().filter(|time| **time > now.0) {
             *time = now.0;
             is_changed = true;
         }

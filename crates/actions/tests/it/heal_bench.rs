@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use weir_actions::{
     DeskError, Finding, HarmReport, HealChange, HealDecisions, HealDesk, HealEntry, HealFacts,
-    HealFinding, HealOrder, HealPolicy, HealRun, HealSettings, HealStep, HostLock, HostState,
-    OrderOutcome, OrderReport, OrderResult, RuleTiming, RunState,
+    HealFinding, HealOrder, HealOrderKind, HealPolicy, HealRun, HealSettings, HealStep, HostLock,
+    HostState, OrderOutcome, OrderReport, OrderResult, RuleTiming, RunState,
 };
 use weir_tables::Micros;
 
@@ -56,6 +56,8 @@ pub(crate) struct HealBench {
     pub(crate) harms: Vec<HarmReport>,
     pub(crate) leader_since: i64,
     pub(crate) answer: HostAnswer,
+    /// Exit status and output of dry runs that a host accepts.
+    pub(crate) dry_run: (i64, &'static str),
     /// Whether rules run and rows arrive.
     pub(crate) is_fresh: bool,
     /// Hosts that send no rows.
@@ -81,6 +83,7 @@ impl HealBench {
             harms: Vec::new(),
             leader_since: -3_600,
             answer: HostAnswer::Success,
+            dry_run: (0, ""),
             is_fresh: true,
             silent: Vec::new(),
             orders: Vec::new(),
@@ -252,6 +255,13 @@ impl HealBench {
             OrderOutcome::Ended(OrderResult { exit: Some(exit), argv, ..OrderResult::default() })
         };
         let outcomes = match self.answer {
+            HostAnswer::Success if order.kind == HealOrderKind::DryRun => {
+                let (exit, output) = self.dry_run;
+                let output_tail = output.to_owned();
+                let result =
+                    OrderResult { exit: Some(exit), output_tail, ..OrderResult::default() };
+                vec![OrderOutcome::Accepted, OrderOutcome::Started, OrderOutcome::Ended(result)]
+            }
             HostAnswer::Success => {
                 vec![OrderOutcome::Accepted, OrderOutcome::Started, result(0)]
             }

@@ -99,7 +99,8 @@ fn silence_and_window_hold_back_a_repair() {
 fn deployment_locks_its_hosts() {
     let mut bench = automatic();
     let (name, hosts) = ("deploy 1.4.2".to_owned(), vec!["web*".to_owned()]);
-    bench.locks.push(HostLock { name, hosts, until_us: at(bench.now + 61).0 });
+    let (rules, until_us) = (Vec::new(), at(bench.now + 61).0);
+    bench.locks.push(HostLock { name, hosts, rules, until_us });
     bench.break_app("web2");
     assert_eq!(refusal(&mut bench, "web2"), RefusalReason::DeployLock);
     assert_eq!(bench.run(2).len(), 1, "the lock is over");

@@ -96,7 +96,7 @@ impl FleetSimulation {
         if self.random.chance(500) {
             let hosts = vec!["web*".to_owned()];
             let (name, until_us) = ("deploy".to_owned(), at(now + 120).0);
-            self.bench.locks = vec![HostLock { name, hosts, until_us }];
+            self.bench.locks = vec![HostLock { name, hosts, rules: Vec::new(), until_us }];
         }
         if self.random.chance(300) {
             let state = self.bench.host_mut(&host);

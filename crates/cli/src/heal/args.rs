@@ -15,6 +15,8 @@ use crate::client::WeirArgs;
   weir heal approve 4k7qx2 --by ada
   weir heal undo 4k7qx2 --by ada
   weir heal stop --by ada --reason 'deploy'      nothing is repaired until weir heal start
+  weir heal lock --role web --for 30m --reason 'deploy 1.4.2'
+  weir heal unlock --role web
   weir heal draft app.down                       the host's action file and the block for weir.toml")]
 pub(crate) struct HealArgs {
     /// What to do.
@@ -75,6 +77,37 @@ pub(crate) enum HealAction {
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },
+    /// Lock a role or hosts: no repair starts there until the lock ends.
+    Lock {
+        #[command(flatten)]
+        scope: LockScope,
+        /// How long it holds, at most 24h.
+        #[arg(long = "for", value_name = "DURATION", default_value = "30m")]
+        length: String,
+        /// Why; shown with each repair that is refused.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Who locks; default: the login.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// End a lock before its time.
+    Unlock {
+        /// The lock's id, or its first letters.
+        #[arg(value_name = "ID", conflicts_with_all = ["role", "host"])]
+        id: Option<String>,
+        #[command(flatten)]
+        scope: LockScope,
+        /// Who ends it; default: the login.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// List locks that hold.
+    Locks {
+        /// One JSON array for a program.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the action file for a host and the block for weir.toml that a rule's cure suggests.
     Draft {
         /// The rule.
@@ -83,6 +116,17 @@ pub(crate) enum HealAction {
     },
     /// Print the hub's public key, which root of each host pins with `weir-act trust`.
     Key,
+}
+
+/// What a lock is for.
+#[derive(Args, Debug)]
+pub(crate) struct LockScope {
+    /// Hosts of this role (`collect.role`).
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+    /// A host; `*` stands for any characters.
+    #[arg(long, value_name = "HOST", conflicts_with = "role")]
+    pub(crate) host: Option<String>,
 }
 
 /// A run, and the person that decides.

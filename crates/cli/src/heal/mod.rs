@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod draft;
+mod lock;
 
 use std::time::Duration;
 
@@ -44,6 +45,14 @@ pub(crate) fn run(args: &HealArgs) -> Result<(), Failure> {
             say(&format!("{action} for {rule} on role `{role}`: one step further"));
             Ok(())
         }
+        HealAction::Lock { scope, length, reason, by } => {
+            let by = by.as_deref();
+            lock::lock(&client, &lock::WantedLock { scope, length, reason, by })
+        }
+        HealAction::Unlock { id, scope, by } => {
+            lock::unlock(&client, (id.as_deref(), scope), by.as_deref())
+        }
+        HealAction::Locks { json } => lock::locks(&client, *json),
         HealAction::Key => key(&client),
         HealAction::Draft { .. } => Ok(()),
     }

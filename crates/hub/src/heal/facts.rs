@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_actions::{
-    HealFinding, HealRun, HostState, OrderOutcome, OrderReport, OrderResult, RuleTiming,
+    HealFinding, HealRun, HostState, OrderOutcome, OrderReport, OrderResult, RuleTiming, RunState,
 };
 use weir_rules::{Engine, OpenFinding, Row, rows_of};
 use weir_store::{Query, QueryLimits, Store};
@@ -20,6 +20,9 @@ const SEEN: &str = "select host, cast(date_part('epoch', max(ts)) as double) as 
 /// Agents report it at start and every hour.
 const ROLES: &str =
     "select host, role from host_info where ts > $now - interval '3 hours' order by ts";
+/// Agents of other hubs: a hub writes a row for each that is connected once a minute.
+const LINKS: &str = "select host, clock_offset_seconds from agent_link \
+    where ts > $now - interval '90 seconds' and ts <= $now order by ts";
 /// How often hosts are queried.
 const HOSTS_SECONDS: f64 = 5.0;
 /// Reports older than this are of no run that waits for one.
@@ -33,11 +36,13 @@ pub(super) struct HostBook {
     asked: Option<Micros>,
     seen: BTreeMap<String, Micros>,
     roles: BTreeMap<String, String>,
+    /// Clocks of agents that are connected to some hub of the cluster, in microseconds.
+    linked: BTreeMap<String, i64>,
 }
 
 impl HostBook {
     /// Queries hosts again if that is due.
-    pub(super) async fn learn(&mut self, store: &Store, now: Micros) {
+    pub(super) async fn learn(&mut self, store: &Store, now: Micros, is_cluster: bool) {
         let is_known =
             self.asked.is_some_and(|at| (0.0..HOSTS_SECONDS).contains(&now.seconds_since(at)));
         if is_known {
@@ -48,6 +53,14 @@ impl HostBook {
             let seconds = row.get("seen_seconds").and_then(weir_rules::Cell::as_number);
             if let (Some(host), Some(seconds)) = (row.text("host"), seconds) {
                 self.seen.insert(host.to_owned(), Micros::from_unix_seconds(seconds));
+            }
+        }
+        self.linked.clear();
+        let links = if is_cluster { rows(store, LINKS, now).await } else { Vec::new() };
+        for row in links {
+            let seconds = row.get("clock_offset_seconds").and_then(weir_rules::Cell::as_number);
+            if let (Some(host), Some(seconds)) = (row.text("host"), seconds) {
+                self.linked.insert(host.to_owned(), Micros::from_unix_seconds(seconds).0);
             }
         }
         for row in rows(store, ROLES, now).await {
@@ -61,11 +74,12 @@ impl HostBook {
     pub(super) fn states(&self, fleet: &Fleet, own: &str) -> BTreeMap<String, HostState> {
         let clocks = fleet.clocks();
         let states = self.seen.iter().map(|(host, seen)| {
-            let clock = clocks.get(host);
+            let linked = self.linked.get(host).map(|offset| Some(*offset));
+            let clock = clocks.get(host).copied().or(linked);
             let is_own = host == own;
             let state = HostState {
                 role: self.roles.get(host).cloned().unwrap_or_default(),
-                clock_offset_us: if is_own { Some(0) } else { clock.copied().flatten() },
+                clock_offset_us: if is_own { Some(0) } else { clock.flatten() },
                 seen: *seen,
                 is_reachable: clock.is_some(),
             };
@@ -131,7 +145,9 @@ pub(super) async fn reports<'a>(
     let orders = runs.flat_map(|run| {
         let undo = run.undo.as_ref().filter(|undo| undo.outcome.is_none());
         let own = run.order_id.as_ref().filter(|_| run.ended_us.is_none());
-        own.into_iter().chain(undo.map(|undo| &undo.order_id))
+        let dry = run.dry_run.as_ref().filter(|_| run.state == RunState::DryRun);
+        let others = undo.map(|undo| &undo.order_id).into_iter();
+        own.into_iter().chain(others).chain(dry.map(|dry| &dry.order_id))
     });
     let orders: Vec<String> = orders.map(|order_id| sql_literal(order_id)).collect();
     if orders.is_empty() {

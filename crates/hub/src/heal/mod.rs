@@ -13,18 +13,20 @@
 mod facts;
 mod harm;
 mod orders;
+mod peers;
 mod policy;
 mod rows;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use weir_act::OrderSigner;
 use weir_actions::{
     DeskError, Finding, HEAL_KINDS, HealDecisions, HealDesk, HealFacts, HealPolicy, LadderName,
+    LockRequest,
 };
 use weir_config::Values;
 use weir_ledger::{Change, LedgerError};
@@ -37,7 +39,8 @@ use crate::notices::{NoticeError, NoticeErrorKind, Notices, append};
 use crate::rule_runner::RuleRunner;
 use facts::{EngineFacts, HostBook};
 use harm::HarmWatch;
-use orders::OrderDesk;
+use orders::{OrderDesk, OrderWays};
+pub(crate) use peers::{PeerAnswer, PeerHubs, PeerOrder};
 
 /// Seconds between two log lines about a ledger that cannot be used.
 const COMPLAIN_SECONDS: f64 = 60.0;
@@ -53,12 +56,15 @@ pub(crate) enum HealAct {
     Stop { reason: String },
     Start,
     Raise { rule: String, action: String, role: String },
+    Lock(LockRequest),
+    Unlock { lock: String },
 }
 
 /// Policy and key, read and checked before anything is served.
 pub(crate) struct PreparedHeals {
     policy: HealPolicy,
-    signer: Option<OrderSigner>,
+    /// Where the key of orders is; `None` while repairs are off.
+    key_dir: Option<PathBuf>,
 }
 
 /// Reads the configuration of repairs, and makes the key of orders if repairs are enabled.
@@ -68,20 +74,23 @@ pub(crate) struct PreparedHeals {
 pub(crate) fn prepare(values: &Values, judge: &RuleRunner) -> Result<PreparedHeals, Failure> {
     let rules: Vec<&str> = judge.rules.iter().map(|rule| rule.id.as_str()).collect();
     let policy = policy::policy(values, &rules)?;
-    let signer = if policy.settings.is_enabled { Some(signer(values)?) } else { None };
-    Ok(PreparedHeals { policy, signer })
+    let is_enabled = policy.settings.is_enabled;
+    // In a cluster the key may be another hub's: it is made when the fleet's files are shared.
+    if is_enabled && values.cluster.manifest.is_empty() {
+        make_key(&link_dir(values))?;
+    }
+    Ok(PreparedHeals { policy, key_dir: is_enabled.then(|| link_dir(values)) })
 }
 
-/// The key of orders, with the public line beside it for hosts to pin.
-fn signer(values: &Values) -> Result<OrderSigner, Failure> {
-    let dir = link_dir(values);
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-    made.map_err(|error| no_key(&dir, &error.to_string()))?;
-    let signer = OrderSigner::open(&dir).map_err(|error| no_key(&dir, &error.to_string()))?;
-    let path = dir.join("orders.pub");
-    std::fs::write(&path, format!("{}\n", signer.public_line()))
-        .map_err(|error| no_key(&path, &error.to_string()))?;
-    Ok(signer)
+/// Makes the key of orders unless it is there, with the public line beside it for hosts to pin.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn make_key(dir: &Path) -> Result<(), Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| no_key(dir, &error.to_string()))?;
+    let made = OrderSigner::open(dir);
+    made.map(drop).map_err(|error| no_key(dir, &error.to_string()))
 }
 
 fn no_key(path: &Path, why: &str) -> Failure {
@@ -129,12 +138,15 @@ impl Heals {
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         (fleet, notices): (&Arc<Fleet>, &Arc<Notices>),
+        peers: PeerHubs,
     ) -> Arc<Self> {
+        let (key_dir, own) = (prepared.key_dir, Arc::clone(store));
+        let ways = OrderWays { fleet: Arc::clone(fleet), key_dir, peers, store: own };
         Arc::new(Self {
             policy: prepared.policy,
             state: tokio::sync::Mutex::default(),
             notices: Arc::clone(notices),
-            orders: OrderDesk::new(fleet, prepared.signer, clock),
+            orders: OrderDesk::new(ways, clock),
             fleet: Arc::clone(fleet),
             store: Arc::clone(store),
             clock: Arc::clone(clock),
@@ -189,18 +201,19 @@ impl Heals {
         let findings: Vec<Finding> =
             engine.findings.iter().map(|found| found.finding.clone()).collect();
         engine.join(self.notices.contexts(now, &findings).await);
-        state.hosts.learn(&self.store, now).await;
+        state.hosts.learn(&self.store, now, self.notices.is_cluster()).await;
         let hosts = state.hosts.states(&self.fleet, &self.host);
         state.answers.extend(self.orders.answers());
         let mut reports = state.answers.clone();
         reports.extend(facts::reports(&self.store, desk.runs(), now).await);
         let harms = state.harm.observe(&self.store, desk.runs(), &hosts, now).await;
+        let windows = self.notices.window_locks(now).await;
         let facts = HealFacts {
             firing: &engine.findings,
             rules: &engine.rules,
             hosts: &hosts,
             addresses: &engine.addresses,
-            locks: &[],
+            locks: &windows,
             reports: &reports,
             harms: &harms,
             leader_since: state.leader_since.unwrap_or(now),
@@ -241,8 +254,17 @@ impl Heals {
         tracing::info!("{by} decides about repairs: {act:?}");
         let runs: Vec<Value> =
             decisions.changes.iter().map(|change| rows::shown(&change.run)).collect();
+        let locks: Vec<Value> = desk.locks(now).map(rows::lock).collect();
         let kept = self.keep(&mut state, decisions).await;
-        Ok(kept.map(|()| json!({"by": by, "runs": runs})))
+        Ok(kept.map(|()| json!({"by": by, "runs": runs, "locks": locks})))
+    }
+
+    /// Carries an order of the leader to an agent of this hub.
+    ///
+    /// # Errors
+    /// The order is not signed by the cluster's key, or contradicts itself.
+    pub(crate) async fn deliver(&self, order: &PeerOrder) -> Result<PeerAnswer, String> {
+        self.orders.deliver(order).await
     }
 
     /// Runs, steps and the stop, as the ledger has them.
@@ -267,9 +289,17 @@ impl Heals {
             "stopped": stop,
             "public_key": self.orders.public_key(),
             "heals": entries.collect::<Vec<_>>(),
+            "locks": desk.locks(self.clock.now()).map(rows::lock).collect::<Vec<_>>(),
             "ladders": desk.ladders().map(rows::ladder).collect::<Vec<_>>(),
             "runs": runs.into_iter().map(rows::shown).collect::<Vec<_>>(),
         }))
+    }
+
+    /// Locks that hold, as the ledger has them.
+    pub(crate) async fn locks(&self) -> Result<Value, NoticeError> {
+        let documents = self.documents().await?;
+        let desk = HealDesk::restore(self.policy.clone(), &bodies(&documents));
+        Ok(desk.locks(self.clock.now()).map(rows::lock).collect())
     }
 
     async fn documents(&self) -> Result<Vec<weir_ledger::Document>, LedgerError> {
@@ -361,11 +391,13 @@ fn applied(
         HealAct::Raise { rule, action, role } => {
             desk.raise(now, LadderName { rule, action, role }, by)
         }
+        HealAct::Lock(request) => desk.lock(now, request.clone(), by),
+        HealAct::Unlock { lock } => desk.unlock(now, lock, by),
     }
 }
 
 fn refused(error: DeskError) -> NoticeError {
-    let is_unknown = error.message.starts_with("there is no run");
+    let is_unknown = error.message.starts_with("there is no ");
     let kind = if is_unknown { NoticeErrorKind::Unknown } else { NoticeErrorKind::Bad };
     NoticeError { kind, message: error.message, hint: error.hint }
 }

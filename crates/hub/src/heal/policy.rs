@@ -43,5 +43,7 @@ fn entry(block: &HealBlock) -> HealEntry {
         roles: block.entry.texts("roles").to_vec(),
         mode: HealStep::parse(block.mode).unwrap_or_default(),
         alone: HealStep::parse(block.alone).unwrap_or_default(),
+        dry_run: block.dry_run,
+        frees_percent: Some(block.frees_percent).filter(|percent| *percent > 0),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_actions::{Decisions, Desk, DeskError, Finding, Notice, SilenceRequest};
+use weir_actions::{Decisions, Desk, DeskError, Finding, HostLock, Notice, SilenceRequest};
 use weir_ledger::{Change, Document, LedgerError};
 use weir_tables::Micros;
 
@@ -79,6 +79,11 @@ impl DeskState {
             muted_by: desk.muted_by(now, finding),
             acked_by: incident.and_then(|it| it.acknowledgement()).map(|ack| ack.by.clone()),
         }
+    }
+
+    /// Maintenance windows that are on, as locks of repairs.
+    pub(super) fn window_locks(&self, now: Micros) -> Vec<HostLock> {
+        self.desk.as_ref().map(|desk| desk.window_locks(now)).unwrap_or_default()
     }
 
     /// When decisions were last in the ledger, all of them.

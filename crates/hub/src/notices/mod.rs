@@ -31,7 +31,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use weir_actions::{Desk, DutyReason, Finding, Notice, Policy, Silence, TestTarget, test_end};
+use weir_actions::{
+    Desk, DutyReason, Finding, HostLock, Notice, Policy, Silence, TestTarget, test_end,
+};
 use weir_config::Values;
 use weir_ledger::{LastingLedger, LedgerBackend, LedgerError};
 use weir_notify::outbox::{
@@ -416,6 +418,11 @@ impl Notices {
     pub(crate) async fn contexts(&self, now: Micros, findings: &[Finding]) -> Vec<IncidentContext> {
         let state = self.state.lock().await;
         findings.iter().map(|finding| state.context(now, finding)).collect()
+    }
+
+    /// Maintenance windows that are on, as locks of repairs.
+    pub(crate) async fn window_locks(&self, now: Micros) -> Vec<HostLock> {
+        self.state.lock().await.window_locks(now)
     }
 
     /// Works with the ledger, on a thread that may block.

@@ -1,5 +1,6 @@
 //! `POST /api/cluster/rows`: rows in memory, for a query at another hub; `GET /api/cluster/pieces`:
-//! a connection for pieces of another hub's queries; and the way to ask another hub for these.
+//! a connection for pieces of another hub's queries; `POST /api/cluster/order`: an order for an agent of
+//! this hub; and the way to ask another hub for rows and pieces.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use async_trait::async_trait;
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -24,6 +26,7 @@ use weir_store::{Peer, PeerAsk, PeerFailure, PeerRows, Peers, QueryChannel, quer
 use super::SharedApp;
 use super::answer::Refusal;
 use super::sql::require_json;
+use crate::heal::{PeerAnswer, PeerOrder};
 
 pub(super) const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// A hub that takes no connection within this is gone,
@@ -75,6 +78,24 @@ pub(crate) async fn rows(
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write rows: {error}"))
     })?;
     Ok(([(header::CONTENT_TYPE, ARROW)], written).into_response())
+}
+
+/// `POST /api/cluster/order`: an order of the leader, for an agent that is connected to this hub.
+pub(crate) async fn order(
+    State(app): State<SharedApp>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<PeerAnswer>, Refusal> {
+    require_json(&headers)?;
+    let order: PeerOrder = serde_json::from_slice(&body).map_err(|error| {
+        Refusal::new(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
+    })?;
+    let delivered = app.heals.deliver(&order).await;
+    delivered.map(Json).map_err(|why| {
+        Refusal::new(StatusCode::FORBIDDEN, format!("cannot carry the order: {why}")).hint(
+            "the hubs of a cluster share `link/orders.pem`: run the same version on all of them",
+        )
+    })
 }
 
 /// `GET /api/cluster/pieces`.

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::Value;
+use weir_actions::LockRequest;
 
 use super::SharedApp;
 use super::answer::Refusal;
@@ -27,6 +28,19 @@ pub(crate) struct DecisionBody {
 pub(crate) struct StopBody {
     by: Option<String>,
     reason: Option<String>,
+}
+
+/// The body of a lock.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LockBody {
+    by: Option<String>,
+    #[serde(default)]
+    role: String,
+    #[serde(default)]
+    host: String,
+    seconds: i64,
+    reason: String,
 }
 
 /// The body of a raised step.
@@ -82,7 +96,7 @@ pub(crate) async fn stop(
     Json(body): Json<StopBody>,
 ) -> Result<Json<Value>, Refusal> {
     // A stop does no harm, so every login that may change something may stop.
-    let by = body.by.filter(|by| !by.trim().is_empty()).unwrap_or_else(|| grant.name().to_owned());
+    let by = author(&grant, body.by);
     let reason = body.reason.unwrap_or_default();
     Ok(Json(app.heals.act(HealAct::Stop { reason }, &by).await?))
 }
@@ -104,6 +118,38 @@ pub(crate) async fn raise(
 ) -> Result<Json<Value>, Refusal> {
     let RaiseBody { by, rule, action, role } = body;
     decide(&app, &grant, by, HealAct::Raise { rule, action, role }).await
+}
+
+/// `GET /api/heal/locks`.
+pub(crate) async fn locks(State(app): State<SharedApp>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(app.heals.locks().await?))
+}
+
+/// `POST /api/heal/locks`: no repair starts on a role or on hosts for a time.
+pub(crate) async fn lock(
+    State(app): State<SharedApp>,
+    Extension(grant): Extension<Grant>,
+    Json(body): Json<LockBody>,
+) -> Result<Json<Value>, Refusal> {
+    let LockBody { by, role, host, seconds, reason } = body;
+    let act = HealAct::Lock(LockRequest { role, host, seconds, reason });
+    Ok(Json(app.heals.act(act, &author(&grant, by)).await?))
+}
+
+/// `POST /api/heal/locks/{lock_id}/end`.
+pub(crate) async fn unlock(
+    State(app): State<SharedApp>,
+    Extension(grant): Extension<Grant>,
+    Path(lock): Path<String>,
+    Json(body): Json<DecisionBody>,
+) -> Result<Json<Value>, Refusal> {
+    let by = author(&grant, body.by);
+    Ok(Json(app.heals.act(HealAct::Unlock { lock }, &by).await?))
+}
+
+/// The author of what does no harm: deployments lock and unlock with a login of their own.
+fn author(grant: &Grant, by: Option<String>) -> String {
+    by.filter(|by| !by.trim().is_empty()).unwrap_or_else(|| grant.name().to_owned())
 }
 
 /// Does what a person decides.

@@ -17,7 +17,7 @@ table! {
     7 mode: Text = "dry_run, run or undo.";
     8 rule_id: OptText = "The rule whose finding is answered; NULL in rows of an agent.";
     9 finding_id: Text = "The finding that is answered; empty for none.";
-    10 state: Text = "proposed, refused, asked, approved, ordered, started, ended, verified, failed, undone or unknown.";
+    10 state: Text = "proposed, refused, asked, approved, dry_run, ordered, started, ended, verified, failed, undone or unknown.";
     11 approved_by: OptText = "The person that approved it; NULL while nobody did.";
     12 reason: OptText = "Why it is in this state; NULL when there is nothing to say.";
     13 argv: OptText = "Arguments of each step as JSON arrays; NULL before they are known.";
@@ -26,4 +26,5 @@ table! {
     16 duration_seconds: OptFloat = "From the start of the first step to the end of the last; NULL before the end.";
     17 before_value: OptFloat = "The finding's figure before the run; NULL in rows of an agent.";
     18 after_value: OptFloat = "The finding's figure at verification; NULL before it.";
+    19 dry_run: OptText = "What the dry run before the order showed; NULL without one, and in rows of an agent.";
 }

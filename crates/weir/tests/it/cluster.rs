@@ -10,6 +10,7 @@ use super::fleet::FleetHost;
 use super::harness::{
     WEIR, Weir, can_run, free_address, is_root, quiet, request, text, wait_for, weir,
 };
+use super::heals;
 use super::wire_databases::{ids_of, postgresql};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -303,6 +304,62 @@ fn cluster_is_backed_up_and_brought_back_by_commands() {
     command.args(["--agents", &free_address().to_string()]);
     quiet(&mut command);
     has(&Weir::start(command).url, 200);
+}
+
+/// The leader orders, and the hub that has the agent carries the order: the agent is connected to the other one.
+#[test]
+fn order_of_the_leader_reaches_an_agent_of_another_hub() {
+    let name = "order_of_the_leader_reaches_an_agent_of_another_hub";
+    let bin = postgresql().filter(|_| is_root());
+    if !can_run(name, "PostgreSQL and root", bin.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let database = ManifestDatabase::start(&bin.expect("it was looked for"), dir.path());
+    let (config, rules) = (dir.path().join("weir.toml"), dir.path().join("rules"));
+    std::fs::write(&config, heals::CONFIG).expect("it can be written");
+    std::fs::create_dir(&rules).expect("a directory");
+    std::fs::write(rules.join("test.stuck.sql"), heals::RULE).expect("it can be written");
+    let start = |member: &ClusterMember| {
+        let mut command = member.command(&database);
+        command.arg("--config").arg(&config).env("WEIR_RULES_DIR", &rules);
+        command.env("WEIR_STORE_FLUSH_SECONDS", "1");
+        Weir::start(command)
+    };
+    let members = [ClusterMember::new(dir.path(), "one"), ClusterMember::new(dir.path(), "two")];
+    let hubs = [start(&members[0]), start(&members[1])];
+    wait_for("each hub knows of the other", PATIENCE, || {
+        hubs.iter().all(knows_its_peer).then_some(())
+    });
+    let keys = hubs.each_ref().map(|hub| hub.get("/api/actions")["public_key"].clone());
+    assert!(keys[0].is_string() && keys[0] == keys[1], "{keys:?}");
+    let leads = |hub: &Weir| hub.get("/api/status")["cluster"]["is_leader"] == true;
+    let leader = wait_for("a leader", PATIENCE, || hubs.iter().position(leads));
+    let other = &members[1 - leader];
+    let mut invite = Command::new(WEIR);
+    invite.args(["hub", "invite", "--address", &other.agents.to_string(), "--data"]);
+    invite.arg(&other.data).env("XDG_CONFIG_HOME", "/nonexistent");
+    let token = invite.output().expect("weir can be started");
+    assert!(token.status.success(), "{}", text(&token.stderr));
+    let place = dir.path().join("host");
+    std::fs::create_dir(&place).expect("a directory");
+    let host = FleetHost(&place);
+    let joined = host.join(text(&token.stdout).trim(), "web1");
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    let log = dir.path().join("app.log");
+    std::fs::write(&log, "stuck shop.service\n").expect("it can be written");
+    let socket = dir.path().join("none.sock").display().to_string();
+    let set = [("WEIR_ACT_SOCKET", socket.as_str()), ("WEIR_COLLECT_SAMPLE_HOST", "true")];
+    let _agent = host.start_with(&log, other.agents, &set);
+    let run = heals::run_in(&hubs[leader], "asked");
+    let id = run["run_id"].as_str().expect("an id");
+    // A person decides at any hub.
+    let url = &hubs[1 - leader].url;
+    let approved = weir(&["heal", "approve", id, "--by", "ada", "--url", url]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    let refused = heals::run_in(&hubs[leader], "refused");
+    assert_eq!(refused["refusal"], "by_host", "{refused}");
+    assert!(refused["reason"].as_str().is_some_and(|why| why.contains("weir-act")), "{refused}");
 }
 
 fn authority_of(dir: &Path, name: &str) -> PathBuf {

@@ -12,7 +12,7 @@ use super::harness::{WEIR, Weir, quiet, request, text, wait_for};
 /// A hub orders nothing in its first half minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const RULE: &str = r#"/*---
+pub(super) const RULE: &str = r#"/*---
 id = "test.stuck"
 title = "Marker in a log"
 tier = "app"
@@ -35,7 +35,7 @@ where body like 'stuck %' and ts > $now - interval '5 minutes' and ts <= $now
 group by host, body
 "#;
 
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 [heal]
 enabled = true
 
@@ -67,7 +67,7 @@ fn heal(site: &FleetSite<'_>, args: &[&str]) -> (bool, String) {
 }
 
 /// The run, once it is in this state.
-fn run_in(hub: &Weir, state: &str) -> Value {
+pub(super) fn run_in(hub: &Weir, state: &str) -> Value {
     wait_for(&format!("a run that is {state}"), PATIENCE, || {
         let all = hub.get("/api/actions");
         let run = all["runs"].as_array()?.first()?.clone();
@@ -139,4 +139,28 @@ fn stop_outlives_a_kill_and_drafts_are_printed() {
     assert!(is_done && said.starts_with("weir-orders-ed25519 "), "{said}");
     let (is_done, said) = heal(&site, &["draft", "app.down"]);
     assert!(is_done && said.contains("id = \"restart-unit\""), "{said}");
+}
+
+#[test]
+fn deploy_lock_outlives_a_kill_and_ends_by_its_role() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("hub");
+    let site = FleetSite::new(&data);
+    let hub = start(&site, dir.path());
+    let locked = ["lock", "--role", "web", "--for", "30m", "--reason", "deploy 1.4.2"];
+    let (is_done, said) = heal(&site, &locked);
+    assert!(is_done && said.contains("role web are locked for 30m"), "{said}");
+    let (is_done, said) = heal(&site, &["lock", "--role", "web", "--for", "2d", "--reason", "x"]);
+    assert!(!is_done && said.contains("1 s to 24 h"), "{said}");
+    hub.kill();
+    let hub = start(&site, dir.path());
+    let (_, said) = heal(&site, &["locks"]);
+    assert!(said.contains("role web") && said.contains("deploy 1.4.2"), "{said}");
+    assert_eq!(hub.get("/api/actions")["locks"].as_array().map(Vec::len), Some(1));
+    let (is_done, said) = heal(&site, &["unlock", "--role", "web"]);
+    assert!(is_done && said.contains("ended"), "{said}");
+    let (is_done, said) = heal(&site, &["unlock", "--role", "web"]);
+    assert!(!is_done && said.contains("no lock holds"), "{said}");
+    let (_, said) = heal(&site, &["locks"]);
+    assert_eq!(said.trim(), "no locks");
 }
