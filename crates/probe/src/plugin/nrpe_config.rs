@@ -3,7 +3,7 @@
 //! Source: `nrpe.cfg` of NRPE 4.1. The surprising thing: NRPE runs each line in a shell and puts
 //! arguments of its clients into it (`$ARG1$`); weir does neither, and refuses lines that need it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,12 +61,23 @@ pub struct NrpeConfig {
 /// Files that one configuration may include, directly or not.
 const FILES_MAX: usize = 500;
 
-/// The line of a command.
-#[derive(Clone, Copy, Debug)]
-struct ConfigLine<'a> {
-    name: &'a str,
-    command: &'a str,
-    number: usize,
+/// The line of a command, which is split when all files are read.
+#[derive(Clone, Debug)]
+struct CommandLine {
+    name: String,
+    command: String,
+    place: String,
+}
+
+/// Reads files as NRPE does: an included file where the line is that includes it, so that of
+/// several commands with one name the last one read counts. The prefix is one for all files.
+#[derive(Debug, Default)]
+struct ConfigReader {
+    config: NrpeConfig,
+    commands: Vec<CommandLine>,
+    prefix: String,
+    /// Files that were read; `None` reads no included files.
+    seen: Option<BTreeSet<PathBuf>>,
 }
 
 impl NrpeConfig {
@@ -76,72 +87,77 @@ impl NrpeConfig {
     /// # Errors
     /// The path that cannot be read, and why.
     pub fn load(path: &Path) -> Result<Self, (PathBuf, io::Error)> {
-        let mut whole = Self::default();
-        let mut waiting = VecDeque::from([path.to_owned()]);
-        let mut seen = BTreeSet::new();
-        while let Some(path) = waiting.pop_front() {
-            // A file that includes itself is read once.
-            if seen.len() >= FILES_MAX || !seen.insert(path.clone()) {
-                continue;
-            }
-            let text = std::fs::read_to_string(&path).map_err(|error| (path.clone(), error))?;
-            let file = Self::parse(&path.display().to_string(), &text);
-            for directory in &file.include_directories {
-                waiting.extend(files_below(Path::new(directory)));
-            }
-            waiting.extend(file.include_files.iter().map(PathBuf::from));
-            whole.add(file);
-        }
-        Ok(whole)
-    }
-
-    fn add(&mut self, file: Self) {
-        let new = file.commands.iter().map(|command| &command.name);
-        let new: BTreeSet<&String> =
-            new.chain(file.refused.iter().map(|refused| &refused.name)).collect();
-        self.commands.retain(|command| !new.contains(&command.name));
-        self.refused.retain(|refused| !new.contains(&refused.name));
-        self.commands.extend(file.commands);
-        self.refused.extend(file.refused);
-        self.timeout_seconds = file.timeout_seconds.or(self.timeout_seconds);
-        self.user = file.user.or(self.user.take());
+        let mut reader = ConfigReader { seen: Some(BTreeSet::new()), ..ConfigReader::default() };
+        reader.load(path)?;
+        let whole = reader.finish();
+        Ok(Self { include_files: Vec::new(), include_directories: Vec::new(), ..whole })
     }
 
     /// Parses a file; `path` is for errors only.
     pub fn parse(path: &str, text: &str) -> Self {
-        let mut config = Self::default();
-        let mut prefix = String::new();
-        let mut commands: Vec<ConfigLine<'_>> = Vec::new();
+        let mut reader = ConfigReader::default();
+        reader.read((path, text)).expect("nothing else is read");
+        reader.finish()
+    }
+}
+
+impl ConfigReader {
+    fn load(&mut self, path: &Path) -> Result<(), (PathBuf, io::Error)> {
+        // A file that includes itself, or its directory, is read once.
+        let Some(seen) = &mut self.seen else { return Ok(()) };
+        if seen.len() >= FILES_MAX || !seen.insert(path.to_owned()) {
+            return Ok(());
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| (path.to_owned(), error))?;
+        self.read((&path.display().to_string(), &text))
+    }
+
+    fn read(&mut self, (path, text): (&str, &str)) -> Result<(), (PathBuf, io::Error)> {
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else {
                 continue;
             };
             let (key, value) = (key.trim(), value.trim());
+            let config = &mut self.config;
             match key {
-                "include" | "include_file" => config.include_files.push(value.to_owned()),
-                "include_dir" => config.include_directories.push(value.to_owned()),
+                "include" | "include_file" => {
+                    config.include_files.push(value.to_owned());
+                    self.load(Path::new(value))?;
+                }
+                "include_dir" => {
+                    config.include_directories.push(value.to_owned());
+                    if self.seen.is_some() {
+                        files_below(Path::new(value))
+                            .iter()
+                            .try_for_each(|file| self.load(file))?;
+                    }
+                }
                 "nrpe_user" => config.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
                 "command_timeout" => config.timeout_seconds = value.parse().ok(),
-                "command_prefix" => value.clone_into(&mut prefix),
+                "command_prefix" => value.clone_into(&mut self.prefix),
                 _ => {
                     let name = key.strip_prefix("command[").and_then(|key| key.strip_suffix(']'));
                     if let Some(name) = name {
-                        commands.retain(|command| command.name != name);
-                        commands.push(ConfigLine { name, command: value, number: index + 1 });
+                        self.commands.retain(|command| command.name != name);
+                        self.commands.push(CommandLine {
+                            name: name.to_owned(),
+                            command: value.to_owned(),
+                            place: format!("{path}:{}", index + 1),
+                        });
                     }
                 }
             }
         }
-        for line in commands {
-            match argv(&format!("{prefix} {}", line.command)) {
-                Ok(argv) => config.commands.push(NrpeCommand { name: line.name.to_owned(), argv }),
-                Err((why, hint)) => config.refused.push(RefusedCommand {
-                    name: line.name.to_owned(),
-                    place: format!("{path}:{}", line.number),
-                    why,
-                    hint,
-                }),
+        Ok(())
+    }
+
+    fn finish(self) -> NrpeConfig {
+        let Self { mut config, commands, prefix, .. } = self;
+        for CommandLine { name, command, place } in commands {
+            match argv(&format!("{prefix} {command}")) {
+                Ok(argv) => config.commands.push(NrpeCommand { name, argv }),
+                Err((why, hint)) => config.refused.push(RefusedCommand { name, place, why, hint }),
             }
         }
         config
@@ -287,6 +303,47 @@ include_dir=/etc/nagios/nrpe.d/
         assert_eq!(config.user.as_deref(), Some("nagios"));
         let (missing, _) = NrpeConfig::load(&dir.join("none.cfg")).unwrap_err();
         assert_eq!(missing, dir.join("none.cfg"));
+    }
+
+    /// NagiosEnterprises/nrpe#144: before, the examples of the file came after what it includes and
+    /// replaced it. NagiosEnterprises/nrpe#97 and #98: of a directory's files the last one counts.
+    #[test]
+    fn of_two_commands_with_a_name_the_one_that_is_read_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = dir.path().join("nrpe.d");
+        std::fs::create_dir(&parts).unwrap();
+        let include = format!("include_dir={}\n", parts.display());
+        for (name, text) in [
+            ("nrpe.d/1_own.cfg", "command[load]=/own/load\ncommand[disk]=/own/disk\n".to_owned()),
+            ("nrpe.d/0_usual.cfg", "command[load]=/usual/load\n".to_owned()),
+            ("early.cfg", format!("{include}command[disk]=/disk\n")),
+            ("late.cfg", format!("command[disk]=/disk\n{include}")),
+        ] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        for (file, disk) in [("early.cfg", "/disk"), ("late.cfg", "/own/disk")] {
+            let config = NrpeConfig::load(&dir.path().join(file)).unwrap();
+            let mut programs: Vec<&str> =
+                config.commands.iter().map(|command| command.argv[0].as_str()).collect();
+            programs.sort_unstable();
+            assert_eq!(programs, [disk, "/own/load"], "{file}");
+        }
+    }
+
+    /// NagiosEnterprises/nrpe#202: a file that includes its own directory ends NRPE. A prefix is one
+    /// for all files, wherever it is set: without `sudo` an included command would have other rights.
+    #[test]
+    fn prefix_is_that_of_included_files_and_a_directory_may_include_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let main = dir.path().join("a.cfg");
+        let include = format!("include_dir={}\n", dir.path().display());
+        let text = format!("{include}command[a]=/bin/a\ncommand_prefix=/usr/bin/sudo -n\n");
+        std::fs::write(&main, text).unwrap();
+        std::fs::write(dir.path().join("b.cfg"), format!("{include}command[b]=/bin/b\n")).unwrap();
+        let config = NrpeConfig::load(&main).unwrap();
+        let commands: Vec<String> =
+            config.commands.iter().map(|command| command.argv.join(" ")).collect();
+        assert_eq!(commands, ["/usr/bin/sudo -n /bin/b", "/usr/bin/sudo -n /bin/a"]);
     }
 
     #[test]
