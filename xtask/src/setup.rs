@@ -102,12 +102,13 @@ const FOR_TESTS: &[Package] = &[
         "runs the Kafka and Elasticsearch that outputs write to, a MongoDB, and S3Proxy",
     ),
     package("maven", &["mvn"], "fetches them"),
-];
-
-/// Toolchains of PostgreSQL's drivers, for tests with `--long`.
-const FOR_DRIVERS: &[Package] = &[
-    package("golang-go", &["go"], "compiles pgx"),
-    package("default-jdk-headless", &["javac"], "compiles the program for pgJDBC"),
+    package("golang-go", &["go"], "compiles the client of health digests, and pgx"),
+    package("default-jdk-headless", &["javac"], "compiles that client, and one for pgJDBC"),
+    package("ruby", &["ruby"], "runs the client of health digests"),
+    package("php-cli", &["php"], "runs the client of health digests"),
+    package("monitoring-plugins-basic", &["check_load"], "Nagios plugins that checks run"),
+    package("nagios-nrpe-server", &["nrpe"], "its configuration, which checks import")
+        .with_service("nagios-nrpe-server"),
 ];
 
 /// Recognised by its module `ensurepip`, not by a program.
@@ -204,7 +205,20 @@ pub(crate) fn everything(shell: &Shell) -> Result {
         why: "a MongoDB for the tests of the wire: Debian has none",
     }
     .install(shell)?;
+    go_cache(shell)?;
     node_postgres(shell)
+}
+
+/// Compiles what the Go client of health digests uses of Go's library, once, so that its test does not.
+fn go_cache(shell: &Shell) -> Result {
+    let cache = crate::target_dir()?.join("tmp/go-cache");
+    let _settings = [
+        shell.push_env("GOCACHE", cache),
+        shell.push_env("CGO_ENABLED", "0"),
+        shell.push_env("GOFLAGS", "-buildvcs=false"),
+        shell.push_env("GOTOOLCHAIN", "local"),
+    ];
+    Ok(cmd!(shell, "go build net/http encoding/json").run()?)
 }
 
 /// The spelling checker, in a directory beside what is built.
@@ -273,10 +287,8 @@ pub(crate) fn engines(shell: &Shell) -> Result {
     Ok(shell.remove_path(packed)?)
 }
 
-/// Drivers of PostgreSQL for tests with `--long`: pgx and pgJDBC, and the toolchains that compile
-/// their programs.
+/// Drivers of PostgreSQL for tests with `--long`: pgx and pgJDBC.
 pub(crate) fn drivers(shell: &Shell) -> Result {
-    ensure(shell, FOR_DRIVERS)?;
     MavenProject { name: "drivers", goal: MavenGoal::Copy, why: "PostgreSQL's driver for Java" }
         .install(shell)?;
     let program = crate::target_dir()?.join("tmp/drivers/pgx");
@@ -486,11 +498,12 @@ fn is_there(package: &Package) -> bool {
     package.programs.iter().any(|program| is_program(program))
 }
 
-/// Whether a program is on the PATH, in a directory of daemons, or in one of systemd's and rsyslog's directories.
+/// Whether a program is on the PATH, in a directory of daemons, or in one of those of systemd, Nagios and rsyslog.
 pub(crate) fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let machine = std::env::consts::ARCH;
-    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/lib/systemd"].map(Into::into);
+    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/lib/systemd", "/usr/lib/nagios/plugins"]
+        .map(Into::into);
     let modules = [format!("/usr/lib/{machine}-linux-gnu/rsyslog").into()];
     std::env::split_paths(&path).chain(sbin).chain(modules).any(|dir| dir.join(name).is_file())
 }
