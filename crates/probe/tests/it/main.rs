@@ -1,9 +1,10 @@
-//! Tests with real programs: health digests of the clients in six languages.
+//! Tests with real programs: health digests of the clients in six languages, Nagios' plugins.
 
 mod client_program;
 mod digest_reader;
 mod health_clients;
 mod health_examples;
+mod nagios_plugins;
 
 /// Reports a program that is missing; in CI that is a failure.
 #[expect(clippy::print_stdout, reason = "a skipped test is reported")]
