@@ -150,7 +150,9 @@ fn result(check: &HealthCheck) -> DigestResult {
         CheckScope::Unstated => None,
     };
     let mut outcome = CheckOutcome::new(state, check.output.clone().unwrap_or_default());
-    outcome.value = check.value.as_ref().and_then(|value| value.parse().ok());
+    // Jackson writes `"NaN"`, which is no measured value.
+    let value = check.value.as_ref().and_then(|value| value.parse().ok());
+    outcome.value = value.filter(|value: &f64| value.is_finite());
     if let (None, Some(value), true) = (outcome.value, &check.value, outcome.output.is_empty()) {
         outcome.output.clone_from(value);
     }

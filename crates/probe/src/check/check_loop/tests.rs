@@ -216,6 +216,23 @@ fn failed_dependencies_alone_are_a_warning() {
     assert_eq!(rows[1].2, "critical");
 }
 
+/// nmorel/gwt-jackson#165 and mmastrac/nanojson#98: Jackson writes a figure that is not finite as
+/// text, which a reader of numbers takes for a number.
+#[test]
+fn figure_that_is_not_finite_is_a_text_and_no_value() {
+    for text in ["NaN", "Infinity", "-Infinity"] {
+        let (server, clock) = (AnsweringServer::start(), clock());
+        let check = format!(r#"[{{"status": "pass", "observedValue": "{text}"}}]"#);
+        let body = format!(r#"{{"status": "pass", "checks": {{"rate": {check}}}}}"#);
+        server.set("/weir/health", "200 OK", &body);
+        let rows = poll_once(&mut server.checks(&clock), &clock);
+        let expected = ["rate", "digest", "ok", text].map(str::to_owned);
+        let [check, kind, status, output] = expected;
+        // A text of its own: a value would be in another column.
+        assert_eq!(rows[1], (check, kind, status, output));
+    }
+}
+
 #[test]
 fn listener_without_a_digest_is_left_alone_for_an_hour() {
     for body in ["", "<html>welcome</html>", r#"{"version": 3}"#] {
