@@ -33,7 +33,7 @@ subject = "{upstream}"
 summary = "{upstream} is slow: p95 {app_p95:duration}, p50 {app_p50:duration} over {window_seconds} s ({requests} requests); {app_share:%} of the time is in the application, connect p95 {connect_p95:duration}; {past_text}"
 why = "The proxy measures the time between the connection to the application and the first byte of its response. Connecting is fast, so neither the network nor a full accept queue is to blame, and clients read responses as fast as before: the application itself, or something it waits for, is slow."
 look_at = "One instance or all of them? `select upstream_address, count(*), percentile(upstream_header_seconds, 0.95) from request … group by 1`. One: that host or its last deploy. All: what they share below (database, cache, disk), or one route: group by url_path. Then its CPU (cpu_stat, cgroup_stat) and its own log."
-silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. Requests to a port whose accept queue only grew in the last 10 s do not count: that process is stuck, not slow (tcp.accept_queue_high). A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
+silent_when = "Fewer than 20 proxied requests in 15 s; p95 below the threshold (250 ms, unless one was mined), and in the last 3 s fewer than 8 requests or a median below it (blocked clients send no more requests, so earlier fast ones dominate for a while); less than 80 % of the time in the application; or, with history, p95 below 2× the calmest of four slices of the last hour. It is a page when p95 is above 1 s and was so 10 s before, which leaves time to name a deeper cause first. 250 ms is a default: `weir thresholds app.slow` gives the value for this fleet; 80 % is an opinion. Requests to a port whose accept queue was not empty for 4 s or more and did not shrink, without a response in that time, do not count: that process is stuck, not slow (tcp.accept_queue_high). A slow reader does not count, because only the time to the first byte is measured. Long polls, event streams and slow reports look the same: exclude them with a copy of this rule and a condition on url_path."
 fix = "Work on {upstream}, not on the proxy: find the slow route ({slowest_path} is the slowest of the busy ones) and profile it, add an index or a cache, or raise its workers if all are busy while CPUs are idle. Meanwhile limit the damage at the proxy: nginx `proxy_read_timeout 10s;` and `proxy_next_upstream_tries 1;` (retries make a slow application slower). Check: app_p95 of this finding falls."
 source = "subtraction of the proxy's times: upstream_header_seconds - upstream_connect_seconds; fault lab F08, F40"
 [text.past_text]
@@ -67,7 +67,7 @@ with steps as (
   select host, netns, server_address, server_port, ts, sum(accept_queue_length) as length,
     lag(sum(accept_queue_length)) over (partition by host, netns, server_address, server_port order by ts) as length_before
   from listener
-  where ts > $now - interval '10 seconds' and ts <= $now
+  where ts > $now - interval '15 seconds' and ts <= $now
   group by host, netns, server_address, server_port, ts
 ),
 own as (
@@ -76,21 +76,34 @@ own as (
 ),
 answering as (
   -- Closed-loop clients keep a queue at one length, though it moves: the log shows responses.
-  select distinct host as answering_host, try_cast(split_part(upstream_address, ':', -1) as bigint) as answering_port,
-    regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] as answering_address
+  select host as answering_host, try_cast(split_part(upstream_address, ':', -1) as bigint) as answering_port,
+    regexp_match(upstream_address, '^\[?([^\]]*)\]?:[0-9]+$')[1] as answering_address, max(ts) as answered_ts
   from request
-  where ts > $now - interval '10 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_header_seconds is not null
+  where ts > $now - interval '15 seconds' and ts <= $now and tier in ('proxy', 'edge') and upstream_header_seconds is not null
+  group by 1, 2, 3
+),
+emptied as (
+  select host as emptied_host, netns as emptied_netns, server_address as emptied_address, server_port as emptied_port, max(ts) as emptied_ts
+  from steps where length = 0
+  group by 1, 2, 3, 4
+),
+waiting as (
+  -- Since the queue was last empty. Clients give up after seconds, so the first of them are logged by then.
+  select host, netns, server_address, server_port, min(ts) as since_ts, count(*) as samples, count(*) filter (where length < length_before) as falls
+  from steps
+  left join emptied on emptied_host = host and emptied_netns = netns and emptied_address = server_address and emptied_port = server_port
+  where emptied_ts is null or ts > emptied_ts
+  group by host, netns, server_address, server_port
 ),
 stuck as (
   -- A process that accepts nothing is not slow, and a slow one takes a connection from time to time.
-  select host as stuck_host, max(own_addresses) as stuck_own, server_address as stuck_address, server_port as stuck_port from (
-    select host, server_address, server_port, count(*) as samples, min(length) as least, count(*) filter (where length < length_before) as falls
-    from steps group by host, netns, server_address, server_port
-  ) queues
+  select host as stuck_host, max(own_addresses) as stuck_own, server_address as stuck_address, server_port as stuck_port
+  from waiting
   left join own on own_host = host
   left join answering on answering_port = server_port and (server_address in ('0.0.0.0', '::') or server_address = answering_address)
     and (host = answering_host and (server_address = answering_address or answering_address like '127.%' or answering_address = '::1') or own_addresses like concat('% ', answering_address, ' %'))
-  where samples >= 8 and least >= 1 and falls = 0 and answering_port is null
+    and answered_ts > since_ts + interval '1 second'
+  where samples >= 4 and falls = 0 and answering_port is null
   group by host, server_address, server_port
 ),
 recent as (
