@@ -50,6 +50,7 @@ with spoken as (
       case
         when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: (PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: (PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
+        when program = 'apache' and attrs['module'] like 'php%' and severity <> 'notice' then regexp_match(body, '^(PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Parse error): +.*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
         else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),

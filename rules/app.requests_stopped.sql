@@ -58,7 +58,7 @@ select date_trunc('second', ts) as ts, count(*) filter (where http_response_stat
 from proxy_request where host = {host} and ts > $now - interval '10 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
 with totals as (
-  select host, coalesce(program, 'a proxy') as program,
+  select host, coalesce(program, 'the proxy') as program,
     count(*) filter (where http_response_status_code < 499 and ts <= $now - interval '10 seconds') as answered_before,
     count(*) filter (where http_response_status_code = 499 and ts > $now - interval '10 seconds') as left,
     count(*) filter (where http_response_status_code >= 500 and ts > $now - interval '10 seconds') as failed,

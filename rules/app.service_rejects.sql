@@ -10,7 +10,7 @@ key = ["log_program", "store", "what"]
 prefers = ["db.not_answering", "pg.lock_pileup", "mysql.lock_pileup", "disk.full", "disk.readonly", "db.server_log"]
 needs = ["log", "request"]
 when = """
-select 1 from log where (body like '%uthentication failed%' or body like '%not permitted to log in%' or body like '%Access denied for user %' or body like '%no pg_hba.conf entry%' or body like '%NOAUTH %' or body like '%WRONGPASS %' or body like '%Authentication required%' or body like '%Login failed for user %') and ts > $now - interval '30 seconds' and ts <= $now
+select 1 from log where (body like '%uthentication failed%' or body like '%not permitted to log in%' or body like '%Access denied for user %' or body like '%no pg_hba.conf entry%' or body like '%NOAUTH %' or body like '%WRONGPASS %' or body like '%Authentication required%' or body like '%Login failed for user %' or body like '%is blocked because of many connection errors%' or body like '%is not allowed to connect to this %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '% does not exist%' or body like '%doesn''t exist%' or body like '%Unknown database %' or body like '%Unknown column %' or body like '%no such table: %' or body like '%no such column: %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%read-only transaction%' or body like '%read-only option%' or body like '%a read only %' or body like '%readonly database%' or body like '%not primary%' or body like '%NotWritablePrimary%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%the database system is %' or body like '%LOADING %' or body like '%is loading the dataset in memory%' or body like '%MASTERDOWN %' or body like '%CLUSTERDOWN %' or body like '%command not allowed when used memory%' or body like '%MISCONF %' or body like '%database or disk is full%') and ts > $now - interval '30 seconds' and ts <= $now
@@ -27,9 +27,10 @@ why = "{why_text} Each request that needs it fails at once, although the applica
 look_at = "The line: {line}. When did it begin: a deploy, a rotated password, a failover, a restart of the store?"
 silent_when = "Fewer than 3 such lines of a kind in 30 s. A page if at least 20 % of the host's requests failed meanwhile. Locks are a note while no request fails (applications repeat such a transaction), and so is a missing table (a page that few visit). Only what starts like the error of a driver counts (psycopg, pgx, JDBC, node-postgres, PyMySQL, mysql2, PDO, mysqli, ActiveRecord, redis clients), and of a web server's log only the errors of PHP itself; the server's own log (PostgreSQL, MySQL, Redis) has the passwords that strangers try, and does not count here."
 fix = "{fix_text} Check: the lines end."
-source = "PostgreSQL errcodes.txt (28P01, 3D000, 42P01, 25006, 57P03, 57P01, 55P03, 57014); MySQL errmsg (1045, 1049, 1146, 1054, 1290, 2006, 2013, 1205, 1213); Redis server.c, shared.readonlyerr, noautherr, oomerr, loadingerr, bgsaveerr; github.com/StackExchange/StackExchange.Redis #2264"
+source = "PostgreSQL errcodes.txt (28P01, 3D000, 42P01, 25006, 57P03, 57P01, 55P03, 57014); MySQL errmsg (1045, 1049, 1129, 1130, 1146, 1054, 1290, 2006, 2013, 1205, 1213); Redis server.c, shared.readonlyerr, noautherr, oomerr, loadingerr, bgsaveerr; github.com/StackExchange/StackExchange.Redis #2264"
 [text.what_text]
 login = "the login fails"
+host = "the address of this host is blocked or not allowed"
 missing_database = "the database does not exist"
 missing_table = "a table or column does not exist"
 readonly = "it is read-only, writes fail"
@@ -42,6 +43,7 @@ lock = "statements give up at a lock or time limit"
 space = "its disk is full"
 [text.why_text]
 login = "User, password, database or address are not what the store allows: a rotated secret that the application has not read, a user that was dropped, a missing line in pg_hba.conf."
+host = "MySQL and MariaDB block an address after `max_connect_errors` connections in a row that broke off during the handshake (a balancer's TCP check is such a connection, and so is a network that loses packets), or no account is allowed from this address."
 missing_database = "The application asks for another database than this server has: a wrong server or name, a restore that is not complete."
 missing_table = "The schema is not what this version of the application expects: a migration has not run, ran on another server, or a new version started before it."
 readonly = "The application writes to a replica: after a failover it still holds connections to the old primary, or the name points at the wrong server."
@@ -54,6 +56,7 @@ lock = "Statements wait for a lock or for a slow plan until a limit ends them."
 space = "The database file's disk or its quota is full, so it cannot write."
 [text.fix_text]
 login = "Compare the secret that the process has (`/proc/PID/environ`, its mounted file) with the store's, try it by hand, then restart the application. PostgreSQL: `select * from pg_hba_file_rules`."
+host = "Blocked: `FLUSH HOSTS` (MySQL 8: `TRUNCATE performance_schema.host_cache`), then find what breaks off connections: `select ip, sum_connect_errors from performance_schema.host_cache`. Not allowed: an account for this address (`'app'@'10.0.0.%'`)."
 missing_database = "Correct the name or address, or restore the database. Do not let the application create an empty one."
 missing_table = "Run the migration on this server, or roll the application back to the version before."
 readonly = "Find the primary (`select pg_is_in_recovery()`, `select @@read_only`, `ROLE`), let the application connect to it, and drop its old connections (restart it, or limit the lifetime of pooled connections). Do not make the replica writable."
@@ -75,6 +78,7 @@ with spoken as (
       case
         when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program = 'apache' and attrs['module'] = 'proxy_fcgi' then regexp_match(body, '^AH01071: Got error ''PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
+        when program = 'apache' and attrs['module'] like 'php%' and severity <> 'notice' then regexp_match(body, '^((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: ((?:PHP (?:Fatal error|Recoverable fatal error|Warning): +|WordPress database error ).*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
         else regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
@@ -91,7 +95,7 @@ with spoken as (
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'pgbouncer')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      '[Aa]uthentication failed|not permitted to log in|Authentication required|Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
+      '[Aa]uthentication failed|not permitted to log in|Authentication required|is blocked because of many|is not allowed to connect to this |Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary')
   -- Also keeps the text from being computed anew for each pattern.
   limit 50000
 ),
@@ -99,7 +103,7 @@ with spoken as (
 messages as (
   select host, ts, program, text, regexp_replace(text, concat('^(Caused by: )?([(]?([A-Za-z_][A-Za-z0-9_$]*([.]|::|\\))*[A-Za-z0-9_]*(Error|Exception|exception|ConnectionBad|Undefined(Table|Column)|ReadOnlySqlTransaction|QueryCanceled|DeadlockDetected|Deadlocked|AdminShutdown|LockNotAvailable|LockWaitTimeout|StatementInvalid|StatementTimeout|ConnectionNotEstablished|Failure)([)] |[)]: |[)]$| [(]0x[0-9a-fA-F]+[)]: |: [(]?| [(])){0,3}',
       '(Command failed with error [0-9]+ [(][A-Za-z]+[)]: |failed to connect to `[^`]*`: (failed SASL auth|server error|hostname resolving error) [(]|connection (to server )?(at|on) "[^"]*"( [(][^)]*[)])?(, port [0-9]+)? failed: |',
-      'SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?)|[a-z_:]+[(][)]: [(]HY000/[0-9]+[)]: |[0-9]+, ["'']|Error [0-9]+( [(][0-9A-Z]+[)])?: |ER_[A-Z_]+: |WordPress database error |PHP Exception [A-Za-z\\]+: "An exception occurred (in the driver|while executing a query): SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?))?((FATAL|ERROR): +)?(ERR )?'), '') as message
+      'SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?)|[a-z_:]+[(][)]: [(][0-9A-Z]{5}/[0-9]+[)]: |[(]?[0-9]+, ["'']|Error [0-9]+( [(][0-9A-Z]+[)])?: |ER_[A-Z_]+: |WordPress database error |PHP Exception [A-Za-z\\]+: "An exception occurred (in the driver|while executing a query): SQLSTATE\[[0-9A-Z]+\] ?(: )?(\[[0-9]+\] |[A-Z][A-Za-z ]+: [0-9]* ?))?((FATAL|ERROR): +)?(ERR )?'), '') as message
   from spoken
   where text is not null
 ),
@@ -107,7 +111,7 @@ matched as (
   select host, program, text as body,
     case
       when regexp_like(message, '^(NOAUTH |WRONGPASS |READONLY |MISCONF |OOM command|command not allowed when used memory|LOADING |(Redis|Valkey) is loading the dataset|MASTERDOWN |CLUSTERDOWN |You can''t write against a read only |Authentication required)') then 'Redis'
-      when regexp_like(message, '^(Access denied for user|Unknown (database|column) ''|Table ''|The (MySQL|MariaDB) server is running|MySQL server has gone away|Lost connection to |Lock wait timeout|Deadlock found)') then 'MySQL'
+      when regexp_like(message, '^(Access denied for user|Host ''[^'']*'' is (blocked|not allowed)|Unknown (database|column) ''|Table ''|The (MySQL|MariaDB) server is running|MySQL server has gone away|Lost connection to |Lock wait timeout|Deadlock found)') then 'MySQL'
       when regexp_like(message, '^(no such (table|column): |attempt to write a readonly database|database is locked|database or disk is full)') then 'SQLite'
       when regexp_like(message, '^(not primary|Authentication failed[.])') then 'MongoDB'
       when regexp_like(message, '^Login failed for user ') then 'SQL Server'
@@ -115,6 +119,7 @@ matched as (
     end as store,
     case
       when regexp_like(message, '^(password authentication failed for user "|no pg_hba[.]conf entry for host |role "[^"]*" (does not exist|is not permitted to log in)|Access denied for user ''|NOAUTH |WRONGPASS |Authentication required|Login failed for user ''|Authentication failed[.])') then 'login'
+      when regexp_like(message, '^Host ''[^'']*'' is (blocked because of many connection errors|not allowed to connect to this )') then 'host'
       when regexp_like(message, '^(database "[^"]*" does not exist|Unknown database '')') then 'missing_database'
       when regexp_like(message, '^(relation "[^"]*" does not exist|column [^ ]+ (of relation "[^"]*" )?does not exist|Table ''[^'']*'' doesn''t exist|Unknown column ''|no such (table|column): )') then 'missing_table'
       when regexp_like(message, '^(cannot execute [A-Z ]+ in a read-only transaction|The (MySQL|MariaDB) server is running with the --(super-)?read-only option|(READONLY )?You can''t write against a read only (replica|slave)|attempt to write a readonly database|not primary)') then 'readonly'

@@ -46,12 +46,12 @@ with lines as (
   where ts > $now - interval '60 seconds' and ts <= $now
     -- An application's message may stand in a web server's log, with a visitor's text in it.
     and (coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
-      and (regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] )?\[?(CRITICAL)?\]? ?WORKER TIMEOUT [(]pid:[0-9]+[)]$')
+      and (regexp_like(body, '^(\[?[0-9-]+ [0-9:]+( [+-][0-9]{4})?\]? )?(\[[0-9]+\] )?(\[(CRITICAL|ERROR|WARNING)\] )?WORKER TIMEOUT [(]pid:[0-9]+[)]$')
       or regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?[*]{3} HARAKIRI ON WORKER [0-9]+ ')
       or regexp_like(body, '^(\[[0-9]{2}-[A-Za-z]{3}-[0-9]{4} [0-9:.]+\] WARNING: \[pool [^\]]+\] )?child [0-9]+, script .* execution timed out [(][0-9.]+ sec[)], terminating$')
       or regexp_like(body, '^(E, \[[^\]]*\] ERROR -- : )?worker=[0-9]+ PID:[0-9]+ timeout [(][0-9]+s > [0-9]+s[)], killing$')
       or regexp_like(body, '^\[[0-9]+\] ! Terminating timed out worker'))
-      or (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or program = 'apache' and attrs['module'] = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or coalesce(program, '') not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'sshd') and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded'))
+      or (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or program = 'apache' and attrs['module'] = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or program = 'apache' and attrs['module'] like 'php%' and severity <> 'notice' and regexp_like(body, '^PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded') or coalesce(program, '') not in ('nginx', 'haproxy', 'apache', 'apache2', 'httpd', 'sshd') and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Maximum execution time of [0-9]+ seconds exceeded'))
       or program = 'apache' and coalesce(attrs['module'], 'fcgid') = 'fcgid' and body like 'mod_fcgid: read data timeout in %')
 ),
 killed as (

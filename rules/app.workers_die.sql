@@ -10,7 +10,7 @@ key = ["server"]
 prefers = ["mem.oom_kill", "app.segfault", "app.worker_timeout"]
 needs = ["log", "request"]
 when = """
-select 1 from log where (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %') and ts > $now - interval '60 seconds' and ts <= $now
+select 1 from log where (body like '%Worker (pid:%' or body like '%Worker with pid % was terminated due to signal %' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%') and ts > $now - interval '60 seconds' and ts <= $now
@@ -58,11 +58,11 @@ known = "; {failed} of {requests} requests failed"
 unknown = ""
 ---*/
 with own as (
-  select host, ts, coalesce(program, '') as program, body, message_template, attrs['module'] as module,
-    attrs['pool'] as pool, coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd') as is_application
+  select host, ts, coalesce(program, '') as program, severity, body, message_template, attrs['module'] as module,
+    coalesce(attrs['pool'], regexp_match(body, '^\[[0-9A-Za-z :.-]+\] WARNING: \[pool ([^\]]+)\] ')[1]) as pool, coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd') as is_application
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and (body like '%Worker (pid:%' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %'
+    and (body like '%Worker (pid:%' or body like '%Worker with pid % was terminated due to signal %' or body like '%DAMN ! worker %' or body like '%worker respawning too fast%' or body like '%reaped #<Process::Status: pid %'
       or body like '%JavaScript heap out of memory%' or body like '%Allocation failed%' or body like 'Node.js v%' or body like '%java.lang.OutOfMemoryError%'
       or body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %'
       or body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%'
@@ -78,7 +78,7 @@ lines as (
       when program = 'nginx' and regexp_like(message_template, '^bind\(\) to [^ ]+ failed [(]98: ') then 'nginx port'
       when program = 'apache' and coalesce(module, 'core') in ('core', 'mpm_event', 'mpm_worker', 'mpm_prefork') and regexp_like(message_template, '^[(]98[)][^:]*: AH00072: make_sock: could not bind') then 'apache port'
       when program = 'haproxy' and regexp_like(body, '^(\[[A-Z]+\] +[(][0-9]+[)] : )?Current worker (#[0-9]+ )?[(][0-9]+[)] exited with code 1(34|37|39)') then 'haproxy killed'
-      when (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or program = 'apache' and module = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or is_application and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted')) then 'php memory'
+      when (program = 'nginx' and message_template like 'FastCGI sent in stderr: %' and regexp_like(body, '^FastCGI sent in stderr: "PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or program = 'apache' and module = 'proxy_fcgi' and regexp_like(body, '^AH01071: Got error ''PHP message: PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or program = 'apache' and module like 'php%' and severity <> 'notice' and regexp_like(body, '^PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted') or is_application and regexp_like(body, '^(\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] )?PHP Fatal error: +Allowed memory size of [0-9]+ bytes exhausted')) then 'php memory'
       when not is_application then null
       when program in ('', 'other', 'varnishd', 'varnish') and regexp_like(body, '^(Error: )?Child [(][0-9]+[)] (died signal=(3|4|6|7|8|9|11)|not responding to CLI, kill(ed|ing) it)') then 'varnish killed'
       when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?--- no python application found, check your startup logs for errors ---') then 'uwsgi boot'
@@ -87,9 +87,9 @@ lines as (
       when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) already in use') then 'python port'
       when regexp_like(body, '^[0-9TZ :.,/+-]*listen tcp [^ ]*: bind: address already in use$') then 'go port'
       when regexp_like(body, '^([A-Za-z:_]+: )?(Errno::EADDRINUSE|Address already in use - bind\(2\))') then 'ruby port'
-      when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[(ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] was sent SIG(KILL|SEGV|ABRT|BUS|ILL)!') then 'gunicorn killed'
-      when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[(ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] exited with code 3') then 'gunicorn boot'
-      when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[(ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] exited with code [1-9]') then 'gunicorn exited'
+      when regexp_like(body, '^(\[?[0-9-]+ [0-9:]+( [+-][0-9]{4})?\]? )?(\[[0-9]+\] )?(\[(CRITICAL|ERROR|WARNING)\] )?(Worker [(]pid:[0-9]+[)] was sent SIG(KILL|SEGV|ABRT|BUS|ILL)!|Worker with pid [0-9]+ was terminated due to signal (4|6|7|8|9|11)$)') then 'gunicorn killed'
+      when regexp_like(body, '^(\[?[0-9-]+ [0-9:]+( [+-][0-9]{4})?\]? )?(\[[0-9]+\] )?(\[(CRITICAL|ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] exited with code 3') then 'gunicorn boot'
+      when regexp_like(body, '^(\[?[0-9-]+ [0-9:]+( [+-][0-9]{4})?\]? )?(\[[0-9]+\] )?(\[(CRITICAL|ERROR|WARNING)\] )?Worker [(]pid:[0-9]+[)] exited with code [1-9]') then 'gunicorn exited'
       when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?DAMN ! worker [0-9]+ [(]pid: [0-9]+[)] died, killed by signal [0-9]+') then 'uwsgi killed'
       when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?DAMN ! worker [0-9]+ [(]pid: [0-9]+[)] died') then 'uwsgi exited'
       when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?worker respawning too fast !!!') then 'uwsgi boot'

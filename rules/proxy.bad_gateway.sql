@@ -179,7 +179,7 @@ spoken as (
     and (program = 'nginx' and (message_template like '% upstream' or message_template like 'limiting %' or regexp_like(message_template, '^[A-Za-z0-9._…-]+ could not be resolved [(]'))
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%'
-      or program = 'haproxy' and (message_template like '%erver % is DOWN, reason%' or message_template like '%has no server available!')
+      or program = 'haproxy' and (message_template like '%erver % is DOWN%' or message_template like '%has no server available!')
       or coalesce(program, '') in ('', 'other', 'caddy') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
       or coalesce(program, '') in ('', 'other', 'traefik') and (regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null))
 ),

@@ -99,12 +99,12 @@ dead as (
 ),
 reasons as (
   select host, program, case when program = 'haproxy' then regexp_match(body, 'erver ([^ ''/]+)/')[1] end as pool,
-    coalesce(regexp_match(body, 'is DOWN, reason: (.*?)(, check duration|[.] [0-9])')[1],
+    coalesce(regexp_match(body, '(?:is DOWN|failed), reason: (.*?)(, check duration|[.] [0-9])')[1],
       concat_ws(': ', attrs['system_error'], regexp_replace(body, '"[^"]*"', '"…"', 'g'))) as reason,
     row_number() over (partition by host, program, case when program = 'haproxy' then regexp_match(body, 'erver ([^ ''/]+)/')[1] end order by ts desc) as place
   from log
   where ts > $now - interval '10 minutes' and ts <= $now
-    and (program = 'nginx' and message_template like '% upstream' and body not like 'no live upstreams%' or program = 'haproxy' and message_template like '%erver %/% is DOWN, reason%'
+    and (program = 'nginx' and message_template like '% upstream' and body not like 'no live upstreams%' or program = 'haproxy' and (message_template like '%erver %/% is DOWN, reason%' or message_template like 'Health check for server %/% failed, reason: %')
       or program = 'apache' and (body like 'AH00957%' or body like 'AH02454%' or body like 'AH01102%')
       or program = 'caddy' and attrs['logger'] like 'http.log.error%' and body like 'dial %')
 )

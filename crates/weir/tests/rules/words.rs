@@ -40,7 +40,9 @@ const APACHE: &[&str] = &[
     "[<T>] [core:info] [pid 7:tid 8] [client 192.0.2.1:5] AH00128: File does not exist: /srv/<W>",
     "[<T>] [auth_basic:error] [pid 7:tid 8] [client 192.0.2.1:5] AH01618: user <W> not found: /<E>, referer: <W>",
     "[<T>] [core:error] [pid 7:tid 8] (13)Permission denied: [client 192.0.2.1:5] AH00132: file permissions deny server access: /srv/<W>",
-    "[<T>] [php:error] [pid 7] [client 192.0.2.1:5] <W>",
+    // What `error_log()` of mod_php writes, and an exception with a visitor's text.
+    "[<T>] [php:notice] [pid 7] [client 192.0.2.1:5] <W>",
+    "[<T>] [php:error] [pid 7] [client 192.0.2.1:5] PHP Fatal error:  Uncaught Exception: unknown user <W> in /srv/x.php:1",
     "[<T>] [ssl:error] [pid 7] AH02032: Hostname <W> provided via SNI and hostname <W> provided via HTTP are different",
 ];
 const HAPROXY: &[&str] = &[
