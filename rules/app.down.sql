@@ -59,7 +59,7 @@ lines as (
   from log
   where ts > $now - interval '20 seconds' and ts <= $now
     and program = 'nginx' and message_template like 'connect() %) while connecting to upstream'
-    and (message_template like '%failed (111: Connection refused)%' or message_template like '%failed (2: No such file or directory)%')
+    and (message_template like '%failed (111: %' or message_template like '%failed (2: %')
   union all
   select host, program, ts, case when body like '%Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
       else regexp_match(body, 'attempt to connect to ([^ ]+)')[1] end as upstream

@@ -9,7 +9,7 @@ clear = "30s"
 key = ["log_program"]
 needs = ["log", "config_directive", "process_stat"]
 when = """
-select 1 from log where (body like '%oo many open files%' or body like '%EMFILE%' or body like '%ENFILE%' or attrs['system_error'] like '(2_)Too many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
+select 1 from log where (body like '%oo many open files%' or body like '%o file descriptors available%' or body like '%EMFILE%' or body like '%ENFILE%' or attrs['system_error'] like '(2_)Too many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%o file descriptors available%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
 union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
@@ -39,20 +39,20 @@ other = "Raise the limit of {program}: `systemctl edit` its unit with `[Service]
 with lines_said as (
   select host, coalesce(nullif(program, ''), 'a program') as program, count(*) as lines,
     max(coalesce(message_template, attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body)) as body, max(source) as source,
-    count(*) filter (where message_template like '%(24: Too many%' or message_template like '(24)Too many%'
-      or regexp_like(coalesce(message_template, attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '(^|[ .])accept(4|_mutex)?(\(\))?( failed|:| EMFILE)')) as refusals
+    count(*) filter (where message_template like '%(24: %' or message_template like '(24)%'
+      or regexp_like(coalesce(message_template, attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), '(^|[ .])[Aa]ccept(4|_mutex)?(\(\))?( failed|:| EMFILE| error: accept tcp )')) as refusals
   from log
   where ts > $now - interval '30 seconds' and ts <= $now and coalesce(program, '') <> 'weir'
-    and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'oo many open files|E[MN]FILE') or program = 'apache' and attrs['system_error'] like '(2_)Too many open files%')
+    and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), 'oo many open files|o file descriptors available|E[MN]FILE') or program = 'apache' and attrs['system_error'] like '(2_)Too many open files%' or program = 'apache' and attrs['system_error'] like '(24)%')
     -- What applications inside of Apache print is not Apache's.
     and not (coalesce(program, '') = 'apache' and (coalesce(attrs['module'], '') like 'php%' or coalesce(attrs['module'], '') in ('wsgi', 'perl', 'cgi', 'cgid', 'lua', 'security2', 'passenger', 'fcgid', 'proxy_fcgi', 'proxy_uwsgi')))
     -- Of other programs only what starts like an error of a language or a system call: the rest of a line may be a visitor's.
-    and (message_template like '%oo many open files%' and coalesce(program, '') not in ('apache2', 'httpd') or (message_template is null and coalesce(program, '') not in ('apache', 'apache2', 'httpd') and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat('^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?((dial (tcp|udp|unix) [^ ]+: socket: |open /[^ ]+: |socket: |pipe2?: |fork/exec [^ ]+: |error accepting connection: |accept error: )[Tt]oo many open files( [(]os error 24[)])?$|',
+    and ((message_template like '%oo many open files%' or message_template like '%(24: No file descriptors available)%' or message_template like '(24)%') and coalesce(program, '') not in ('apache2', 'httpd') or (message_template is null and coalesce(program, '') not in ('apache', 'apache2', 'httpd') and (regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat('^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?((dial (tcp|udp|unix) [^ ]+: socket: |open /[^ ]+: |socket: |pipe2?: |fork/exec [^ ]+: |error accepting connection: |accept error: )([Tt]oo many open files|[Nn]o file descriptors available)( [(]os error 24[)])?$|',
       '(Uncaught )?[A-Za-z]*Error: ((connect|accept|spawn|getaddrinfo|listen|pipe|open) )?E[MN]FILE([ ,]|$)|((connect|accept|spawn|getaddrinfo) )?EMFILE([ ,:]|$)|(Caused by: )?java\.[A-Za-z.]+Exception: [^ ]{1,200} [(]Too many open files[)]$|( *---> )?System\.Net\.Sockets\.SocketException [(]24[)]: Too many open files)')) or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat(
       '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?',
-      '(Caused by: |Uncaught |http: Accept error: |error: )?',
+      '(Caused by: |Uncaught |(echo: )?http: Accept error: |error: )?',
       '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |',
-      '(Error in |Accepting client connection: |Failed to )?(accept4?|socket|open|accept connection)(\(\))?( failed)?: |accept tcp [^ ]+: accept4?: )[Tt]oo many open files')))))
+      '(Error in |Accepting client connection: |Failed to )?(accept4?|socket|open|accept connection)(\(\))?( failed)?: |accept tcp [^ ]+: (accept4?: )?|([a-z][a-z0-9_]*(::[a-z0-9_]+)*: )?[Aa]ccept failed( with error)?: )([Tt]oo many open files|[Nn]o file descriptors available)')))))
   group by 1, 2
 ),
 processes as (

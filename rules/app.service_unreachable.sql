@@ -117,7 +117,7 @@ matched as (
       when regexp_like(text, '^(httpx|httpcore)[.](ConnectError|ConnectTimeout)(: |$)') then 'a service'
       when regexp_like(text, '^urllib[.]error[.]URLError: <urlopen error (\[Errno -?[0-9]+\]|timed out|\[SSL)') then 'a service'
       when regexp_like(text, '^(socket[.])?gaierror: \[Errno -[0-9]+\] ') then 'a service'
-      when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host)')
+      when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host|Host is unreachable|Network unreachable)')
         then coalesce(replace(regexp_match(text, 'failed [(]''([^'']+'', [0-9]+)')[1], ''', ', ':'), 'a service')
       when regexp_like(text, '^(ssl[.])?SSLCertVerificationError: \[SSL: CERTIFICATE_VERIFY_FAILED\]') then 'a service'
       when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]+: ') then regexp_match(text, 'Error: ([^ ]+): ')[1]
@@ -134,12 +134,12 @@ matched as (
       when regexp_like(text, '^ActiveRecord::ConnectionNotEstablished [(]connection to server (at|on) ') and not regexp_like(text, 'FATAL: ') then coalesce(regexp_match(text, 'at "([^"]+)"')[1], 'PostgreSQL')
       -- PHP: PDO, mysqli, phpredis, Predis, Guzzle, Doctrine.
       when regexp_like(text, '^(PHP Exception [A-Za-z\\]+: "An exception occurred in the driver: |([A-Z][A-Za-z\\]*\\)?(PDOException|QueryException|ConnectionException|Exception): (An exception occurred in the driver: )?)?SQLSTATE\[(HY000|08006|08001)\] ?(\[(2002|2003|2005|7)\])')
-          and regexp_like(text, 'SQLSTATE\[[0-9HY]+\] ?\[[0-9]+\] (Connection refused|Connection timed out|Operation timed out|No such file|No route to host|php_network_getaddresses|Can''t connect|could not (connect|translate)|connection to server (at|on) "[^"]*"[^:]*failed: (Connection|No such|timeout|Operation|No route|could not)|Name or service)')
+          and regexp_like(text, 'SQLSTATE\[[0-9HY]+\] ?\[[0-9]+\] (Connection refused|Connection timed out|Operation timed out|No such file|No route to host|Host is unreachable|Network unreachable|php_network_getaddresses|Can''t connect|could not (connect|translate)|connection to server (at|on) "[^"]*"[^:]*failed: (Connection|No such|timeout|Operation|No route|could not)|Name or service)')
         then coalesce(regexp_match(text, 'connection to server at "([^"]+)"')[1], regexp_match(text, 'getaddrinfo for ([^ ]+) failed')[1], case when regexp_like(text, 'SQLSTATE\[08') then 'PostgreSQL' else 'MySQL' end)
-      when regexp_like(text, '^(mysqli_sql_exception: |mysqli?_?[a-z_]*[(][)]: [(]HY000/200[2356][)]: |mysqli::[a-z_]+[(][)]: [(]HY000/200[2356][)]: )(php_network_getaddresses|Connection refused|Connection timed out|No such file|No route to host|Can''t connect)') then 'MySQL'
+      when regexp_like(text, '^(mysqli_sql_exception: |mysqli?_?[a-z_]*[(][)]: [(]HY000/200[2356][)]: |mysqli::[a-z_]+[(][)]: [(]HY000/200[2356][)]: )(php_network_getaddresses|Connection refused|Connection timed out|No such file|No route to host|Host is unreachable|Network unreachable|Can''t connect)') then 'MySQL'
       when regexp_like(text, '^(RedisException|Predis\\Connection\\ConnectionException): (Connection refused|Connection timed out|php_network_getaddresses|read error on connection|socket error)') then coalesce(regexp_match(text, '\[tcp://([^ \]]+)\]')[1], regexp_match(text, 'on connection to ([^ ]+)')[1], 'Redis')
       when regexp_like(text, '^GuzzleHttp\\Exception\\(Connect|Request)Exception: cURL error (6|7|28|35|60): ') then coalesce(regexp_match(text, '^[^:]*: cURL error [0-9]+: (?:Could not resolve host: |Failed to connect to )([^ ]+)')[1], 'a service')
-      when regexp_like(text, '^( *---> )?(System\.Net\.Sockets\.SocketException \(1(1[013])\)|System\.Net\.Http\.HttpRequestException): (Connection refused|Connection timed out|No route to host|Name or service not known|The SSL connection could not be established)')
+      when regexp_like(text, '^( *---> )?(System\.Net\.Sockets\.SocketException \(1(1[013])\)|System\.Net\.Http\.HttpRequestException): (Connection refused|Connection timed out|No route to host|Host is unreachable|Network unreachable|Name or service not known|The SSL connection could not be established)')
         then coalesce(regexp_match(text, ': [A-Z][a-z ]+ [(]([^ )]+)[)]$')[1], 'a service')
       when regexp_like(text, '^Npgsql\.NpgsqlException \(0x[0-9a-f]+\): Failed to connect to [^ ]+') then regexp_match(text, 'connect to ([^ ]+)')[1]
       when regexp_like(text, '^StackExchange\.Redis\.RedisConnectionException: It was not possible to connect') then 'Redis'

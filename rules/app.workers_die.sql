@@ -15,7 +15,7 @@ union all select 1 from log where (body like '%JavaScript heap out of memory%' o
 union all select 1 from log where (body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%') and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like 'AH00072: %' or body like '%Connection in use: (%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
+union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Address in use%' or body like 'AH00072: %' or body like '%Connection in use: (%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
@@ -67,7 +67,7 @@ with own as (
       or body like '%Child (%) died signal=%' or body like '%Child (%) not responding to CLI, kill%' or body like '%Current worker %exited with code 1%' or body like '%--- no python application found, check your startup logs%' or body like '%PHP Fatal error: %Allowed memory size of %'
       or body like 'panic: %' or body like 'fatal error: %' or body like '%runtime: out of memory%'
       or body like '%exited on signal %' or body like 'AH0005%child pid % exit signal %' or body like '%Could not spawn process for application %' or body like '%Start request repeated too quickly%'
-      or body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like 'AH00072: %' or body like '%Connection in use: (%')
+      or body like '%EADDRINUSE%' or body like '%ddress already in use%' or body like '%Address in use%' or body like 'AH00072: %' or body like '%Connection in use: (%')
 ),
 -- What a visitor wrote may stand anywhere but at the start of a program's own line.
 lines as (
@@ -84,7 +84,7 @@ lines as (
       when regexp_like(body, '^([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} [0-9]{4} - )?--- no python application found, check your startup logs for errors ---') then 'uwsgi boot'
       when regexp_like(body, '^(\[[0-9-]+ [0-9:]+ [+-][0-9]{4}\] \[[0-9]+\] \[ERROR\] )?Connection in use: [(]') then 'gunicorn port'
       when regexp_like(body, '^(Uncaught )?Error: listen EADDRINUSE') then 'node port'
-      when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) already in use') then 'python port'
+      when regexp_like(body, '^OSError: \[Errno 98\] [^:]*(Address|address) (already )?in use') then 'python port'
       when regexp_like(body, '^[0-9TZ :.,/+-]*listen tcp [^ ]*: bind: address already in use$') then 'go port'
       when regexp_like(body, '^([A-Za-z:_]+: )?(Errno::EADDRINUSE|Address already in use - bind\(2\))') then 'ruby port'
       when regexp_like(body, '^(\[?[0-9-]+ [0-9:]+( [+-][0-9]{4})?\]? )?(\[[0-9]+\] )?(\[(CRITICAL|ERROR|WARNING)\] )?(Worker [(]pid:[0-9]+[)] was sent SIG(KILL|SEGV|ABRT|BUS|ILL)!|Worker with pid [0-9]+ was terminated due to signal (4|6|7|8|9|11)$)') then 'gunicorn killed'
