@@ -12,12 +12,13 @@ prefers = ["app.down", "app.error_outlier", "app.crash_loop", "db.not_answering"
 when = [
   """
 select 1 from request where http_response_status_code >= 500 and ts > $now - interval '60 seconds' and ts <= $now
-union all select 1 from request where http_response_status_code = 499 and duration_seconds >= 5 and ts > $now - interval '60 seconds' and ts <= $now limit 1""",
+union all select 1 from request where http_response_status_code = 499 and duration_seconds >= 5 and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from request where coalesce(attrs['grpc_status'], attrs['grpc-status'], attrs['grpc_status_code'], attrs['rpc.grpc.status_code'], attrs['grpcStatus']) in ('4', '13', '14', '15', 'DeadlineExceeded', 'Internal', 'Unavailable', 'DataLoss', 'DEADLINE_EXCEEDED', 'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS') and ts > $now - interval '60 seconds' and ts <= $now limit 1""",
   """
 select 1 from request
 where ts > $now - interval '60 seconds' and ts <= $now and tier in ('proxy', 'edge')
 group by host, proxy_backend, server_address
-having count(*) < 200 and count(*) filter (where http_response_status_code >= 499) >= greatest(1, 0.1 * count(*))
+having count(*) < 200 and count(*) filter (where http_response_status_code >= 499 or regexp_like(coalesce(coalesce(attrs['grpc_status'], attrs['grpc-status'], attrs['grpc_status_code'], attrs['rpc.grpc.status_code'], attrs['grpcStatus']), ''), '^(4|13|14|15|DeadlineExceeded|Internal|Unavailable|DataLoss|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|DATA_LOSS)$')) >= greatest(1, 0.1 * count(*))
 limit 1""",
 ]
 explains = ["client.aborts_499"]
@@ -54,7 +55,8 @@ numbered as (
     status >= 500 or status = 499 and duration_seconds >= 5 as is_failed,
     row_number() over (partition by host, site order by ts desc) as place
   from (
-    select host, coalesce(pool, concat('requests in ', source)) as site, ts, client_address, url_path, duration_seconds, http_response_status_code as status
+    select host, coalesce(pool, concat('requests in ', source)) as site, ts, client_address, url_path, duration_seconds,
+      case when http_response_status_code < 300 and regexp_like(coalesce(coalesce(attrs['grpc_status'], attrs['grpc-status'], attrs['grpc_status_code'], attrs['rpc.grpc.status_code'], attrs['grpcStatus']), ''), '^(4|13|14|15|DeadlineExceeded|Internal|Unavailable|DataLoss|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|DATA_LOSS)$') then 500 else http_response_status_code end as status
     from proxy_request
     where ts > $now - interval '15 minutes' and ts <= $now
   ) r

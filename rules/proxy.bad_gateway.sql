@@ -23,7 +23,7 @@ where ts > $now - interval '60 seconds' and ts <= $now
 limit 1""",
   """
 select 1 from request
-where ts > $now - interval '5 minutes' and ts <= $now and tier in ('proxy', 'edge')
+where ts > $now - interval '5 minutes' and ts <= $now and tier in ('proxy', 'edge', 'wire_edge')
 group by host, source, coalesce(nullif(proxy_backend, ''), server_address)
 having 33 * count(*) filter (where http_response_status_code in (502, 503, 504, 499) or http_response_status_code < 100 or http_response_status_code is null
     or http_response_status_code = 500 and upstream_status_code is null
@@ -42,7 +42,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"
 why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits; or it fails itself, before it asks the application (500 without an upstream's status: connections or descriptors used up, a directory that it may not write, an error of a module). Each of these requests is a visitor who gets an error page. The status shows only that it failed; the reason is in the proxy's error log."
 look_at = "The error log of {program} on {host}: `select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Which paths: `select url_path, http_response_status_code, count(*) from request … group by 1, 2`. Then the application's own log at that time."
-silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors; with Envoy: no response flag) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
+silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Requests of a capture count only on a host without a proxy's log, and only with a status. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors; with Envoy: no response flag) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
 fix = "{fix_text} Check: the share of 502, 503 and 504 is back to zero. Do not raise the proxy's timeouts: visitors then wait longer for the same error."
 source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; Envoy access log, response flags; nginx 499 in ngx_http_request.h"
 [text.line_text]
@@ -67,11 +67,28 @@ select date_bin(interval '10 seconds', ts) as ts, count(*) as requests,
   count(*) filter (where http_response_status_code in (502, 503, 504)) as failed
 from request where tier in ('proxy', 'edge') and host = {host} and ts > $now - interval '30 minutes' and ts <= $now group by 1 order by 1"""
 ---*/
-with statuses as (
+with logged as (
+  select distinct host as logged_host from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '5 minutes' and ts <= $now
+),
+statuses as (
   -- Logs that have the status of an upstream.
   select host, source from request
   where tier = 'proxy' and ts > $now - interval '5 minutes' and ts <= $now and upstream_status_code is not null
   group by host, source
+),
+seen as (
+  select tier, host, program, source, ts, client_address, user_agent_original, http_request_method, url_path, server_address, proxy_backend, proxy_server, upstream_address,
+    http_response_status_code, upstream_status_code, termination_state, failure, duration_seconds, attrs
+  from request
+  where tier in ('proxy', 'edge') and ts > $now - interval '5 minutes' and ts <= $now
+  union all
+  -- Requests seen in packets only, on a host without a proxy's log.
+  select tier, host, program, source, ts, client_address, user_agent_original, http_request_method, url_path, server_address, proxy_backend, proxy_server, upstream_address,
+    http_response_status_code, upstream_status_code, termination_state, failure, duration_seconds, attrs
+  from request
+  left join logged on logged_host = host
+  where tier = 'wire_edge' and logged_host is null and http_response_status_code is not null and ts > $now - interval '5 minutes' and ts <= $now
 ),
 judged as (
   select r.host, coalesce(program, 'the proxy') as program, r.source, ts, client_address,
@@ -98,10 +115,9 @@ judged as (
       when http_response_status_code is null and http_request_method is not null and termination_state is null and coalesce(failure, '') not like 'client%'
         and coalesce(failure, '') <> 'bad_request' and (coalesce(program, '') <> 'envoy' or duration_seconds >= 5.0) then 'no answer'
     end as kind
-  from request r
+  from seen r
   left join statuses u on u.host = r.host and u.source = r.source
-  where tier in ('proxy', 'edge') and ts > $now - interval '5 minutes' and ts <= $now
-    and coalesce(url_path, '') not in ('/health', '/healthz', '/livez', '/readyz', '/healthcheck', '/health-check', '/-/healthy', '/-/ready', '/ping', '/nginx_status', '/server-status', '/haproxy_stats')
+  where coalesce(url_path, '') not in ('/health', '/healthz', '/livez', '/readyz', '/healthcheck', '/health-check', '/-/healthy', '/-/ready', '/ping', '/nginx_status', '/server-status', '/haproxy_stats')
     and coalesce(user_agent_original, '') not like 'ELB-HealthChecker%' and coalesce(user_agent_original, '') not like 'kube-probe%'
     and coalesce(user_agent_original, '') not like 'GoogleHC%' and coalesce(user_agent_original, '') not like 'Consul Health Check%'
 ),
