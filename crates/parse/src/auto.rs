@@ -11,7 +11,7 @@ use crate::detectors::{is_json, read_known};
 use crate::format::{Format, JSON_ESCAPE, LineJoin, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
-use crate::{cri, docker, haproxy, json_message, log_text, syslog, syslog_record};
+use crate::{cri, docker, haproxy, json_message, log_text, syslog, syslog_record, zerolog};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "auto",
@@ -63,6 +63,7 @@ impl AutoFormat {
             return Ok(self.read_entry(entry, record));
         }
         if !haproxy::is_access(line)
+            && !zerolog::is_likely(line)
             && let Some(message) = syslog_record::detect(line, record)
         {
             let kind = syslog::parse_message(message, &mut self.contained, record);
@@ -85,7 +86,9 @@ impl AutoFormat {
             return RowKind::Log;
         }
         let outer = record.taken_for;
-        let kind = match syslog_record::detect(entry.text, record) {
+        let is_console = zerolog::is_likely(entry.text);
+        let header = if is_console { None } else { syslog_record::detect(entry.text, record) };
+        let kind = match header {
             Some(message) => {
                 record.log.body = message;
                 RowKind::Log

@@ -1,7 +1,9 @@
 //! Formats of a line that is neither JSON nor an envelope, in the order in which they are tried.
 
 use crate::record::{LineFault, Record, RowKind};
-use crate::{apache_error, combined, envoy, haproxy, klog, logfmt, nginx_error, passenger};
+use crate::{
+    apache_error, combined, envoy, haproxy, klog, logfmt, nginx_error, passenger, zerolog,
+};
 
 /// Reads a line if it is in a format; `None` if it is not.
 type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind, LineFault>>;
@@ -20,6 +22,7 @@ const DETECTORS: &[(&str, DetectLine)] = &[
         apache_error::is_likely(line).then(|| Ok(apache_error::parse(line, record)))
     }),
     ("klog", |line, record| klog::parse(line, record).map(|()| Ok(RowKind::Log))),
+    ("zerolog", |line, record| zerolog::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("logfmt", |line, record| logfmt::parse(line, record).map(Ok)),
 ];
 

@@ -65,6 +65,7 @@ mod time_written;
 mod traefik;
 mod upstream_list;
 mod utf16;
+mod zerolog;
 mod zone;
 
 #[cfg(test)]

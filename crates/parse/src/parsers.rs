@@ -33,6 +33,7 @@ built_in! {
     "aws_nlb",
     "caddy",
     "envoy",
+    "haproxy_stderr",
     "haproxy_tcp",
     "mariadb",
     "php_fpm",
