@@ -6,13 +6,13 @@ class = "mail"
 for = "0s"
 every = "10s"
 clear = "1m"
-key = ["array", "device"]
+key = ["array", "member", "device"]
 needs = ["raid_member", "raid", "block_device"]
 when = "select 1 from raid_member where (bad_sectors > 0 or bad_sectors_unacknowledged > 0 or state like '%want_replacement%' or state like '%write_error%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-subject = "{device} in {array} of {host}"
-summary = "{device} in array {array} of {host} {what_text}; the array itself reports {slots_text}{other_text}"
+subject = "{member} in {array} of {host}"
+summary = "{member} in array {array} of {host} {what_text}; the array itself reports {slots_text}{other_text}"
 why = "{why_text}{place_text}"
-look_at = "`mdadm --examine-badblocks /dev/{device}`, `smartctl -a /dev/{disk}` (Reallocated, Pending, Offline_Uncorrectable), `dmesg | grep {disk}`. /proc/mdstat does not show this, and `errors` of the member may be 0."
+look_at = "`mdadm --examine-badblocks /dev/{member}`, `smartctl -a /dev/{device}` (Reallocated, Pending, Offline_Uncorrectable), `dmesg | grep {device}`. /proc/mdstat does not show this, and `errors` of the member may be 0."
 silent_when = "No member has sectors in its bad block list, and none is marked write_error or want_replacement. Members that have failed are disk.raid_degraded. Read errors that were corrected by a rewrite leave no entry."
 fix = "{fix_text} Check: `cat /sys/block/{array}/md/dev-*/bad_blocks` prints nothing for the new member. Fail out no other member of the array before that, and do not clear the list with `--force-no-bbl`: it hides the loss."
 source = "kernel Documentation/admin-guide/md.rst (state, bad_blocks), mdadm(8) --replace; seen on a real array with a bad sector"
@@ -27,7 +27,7 @@ thin = "The array has no spare copy now: what is in these sectors cannot be read
 both = "Another member has the same first unreadable sector: that data may have no readable copy."
 marked = "A write to it failed, or the kernel asks for its replacement. The data is still there, on a disk that is failing."
 [text.fix_text]
-replace = "Replace the disk while it still serves the rest: `mdadm /dev/{array} --add /dev/NEW`, then `mdadm /dev/{array} --replace /dev/{device} --with /dev/NEW`, so that the array stays redundant meanwhile."
+replace = "Replace the disk while it still serves the rest: `mdadm /dev/{array} --add /dev/NEW`, then `mdadm /dev/{array} --replace /dev/{member} --with /dev/NEW`, so that the array stays redundant meanwhile."
 copy = "Copy what has no backup now, then bring the missing member back (`--re-add`) before this one is replaced. Files in these sectors come from a backup."
 [text.place_text]
 mounted = " On the array: {mount_points}."
@@ -83,7 +83,7 @@ judged as (
   left join places m on m.host = i.host and m.device = i.array
   left join partners c on c.host = i.host and c.array = i.array and c.device = i.device
 )
-select host, array, device, disk, state, bad_sectors, bad_sectors_unacknowledged, bad_sector_first, errors_total, others, mount_points,
+select host, array, device as member, disk as device, state, bad_sectors, bad_sectors_unacknowledged, bad_sector_first, errors_total, others, mount_points,
   case when slots is null then 'nothing' else concat('[', members_wanted, '/', members_present, '] [', slots, ']') end as slots_text,
   case when bad_sectors > 0 then 'sectors' when bad_sectors_unacknowledged > 0 then 'unsaved' else 'marked' end as what_text,
   case when is_thin then 'thin' when coalesce(is_same, false) then 'both' when sectors > 0 then 'redundant' else 'marked' end as why_text,

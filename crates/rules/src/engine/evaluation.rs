@@ -354,10 +354,17 @@ fn concern_the_same(
         })
 }
 
+/// Words of rules whose rows name no upstream.
+const UNKNOWN_UPSTREAMS: [&str; 2] = ["an upstream", "its upstreams"];
+
 /// Whether two different values of the key column `upstream` can be about the same upstream: one
-/// rule has the address of a member, another the name of its pool, a third `pool/server`.
+/// rule has the address of a member, another the name of its pool, a third `pool/server`, a fourth
+/// none.
 fn upstreams_agree(cause: &Value, finding: &Value) -> bool {
     let (Some(cause), Some(finding)) = (cause.as_str(), finding.as_str()) else { return false };
+    if UNKNOWN_UPSTREAMS.contains(&cause) || UNKNOWN_UPSTREAMS.contains(&finding) {
+        return true;
+    }
     match (is_address(cause), is_address(finding)) {
         (true, true) => false,
         (false, false) => {

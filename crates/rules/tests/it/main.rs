@@ -2,4 +2,5 @@
 
 mod causes;
 mod engine;
+mod keys;
 mod roots;

@@ -362,4 +362,11 @@ fn an_upstream_is_compared_by_what_its_name_is() {
     // The log of a proxy has only addresses, and a rule about a whole site has its name.
     assert!(is_explained("[2001:db8::1]:80", "shop.example"));
     assert!(is_explained("shop.example", "unix:/run/app.sock"));
+    // A log that names no upstream, and requests that name none.
+    assert!(
+        is_explained("an upstream", "its upstreams") && is_explained("app/s1", "its upstreams")
+    );
+    assert!(
+        is_explained("an upstream", "shop.example") && is_explained("an upstream", "192.0.2.7:80")
+    );
 }
