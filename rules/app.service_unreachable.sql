@@ -14,7 +14,7 @@ select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' 
 union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%ConnectionPool(%' or body like '%Can''t connect to %' or body like '%Can''t reach database%' or body like '%could not connect to server%' or body like '%gaierror%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%java.net.%Exception%' or body like '%PSQLException%' or body like '%Communications link failure%' or body like '%Connection%Exception: %' or body like '%ConnectionBad%' or body like '%ConnectionNotEstablished%' or body like '%CannotConnectError%' or body like '%ConnectionFailed%' or body like '%Errno::E%' or body like '%SocketError%' or body like '%ResolutionError%' or body like '%OpenTimeout%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%SQLSTATE[%' or body like '%(HY000/200%' or body like '%mysqli_sql_exception%' or body like '%RedisException%' or body like '%cURL error %') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%onnect%rror: %' or body like '%URLError%' or body like '%ConnectException%' or body like '%ConnectTimeout%' or body like '%onnectionRefusedError%' or body like '%TimeoutError: %' or body like '%OSError: %' or body like '%SocketException%' or body like '%HttpRequestException%' or body like '%Failed to connect to%' or body like '%failed to connect%' or body like '%(os error 11%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%onnect%rror: %' or body like '%URLError%' or body like '%ConnectException%' or body like '%ConnectTimeout%' or body like '%onnectionRefusedError%' or body like '%TimeoutError: %' or body like '%OSError: %' or body like '%SocketException%' or body like '%HttpRequestException%' or body like '%Failed to connect to%' or body like '%failed to connect%' or body like '%(os error 11%' or body like '%ServerSelectionError: %' or body like '%erver selection failed%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%x509: %' or body like '%PKIX path%') and ts > $now - interval '30 seconds' and ts <= $now and severity in ('error', 'critical', 'alert', 'emergency', 'fatal', 'warn')
 union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
@@ -72,7 +72,7 @@ with lines as (
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
             '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
       end,
-      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
+      concat('^ *(\[?[0-9TZ :.,/+-]+\]?:? +(UTC |std(out|err) [FP] |([a-z_]+=[^ ]+ )+\[(error|critical)\] )?|\[[0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+( [A-Z][A-Za-z_/]+)?\] |[A-Z], \[[0-9T:.-]+ #[0-9]+\] +)?',
         '((\[[A-Za-z0-9_.:#/-]+\] )?(ERROR|WARN|FATAL|SEVERE) +(\[[A-Za-z0-9_.:#/-]+\] )?[a-z][A-Za-z0-9_]*([.][A-Za-z0-9_$]+)+ *(- |: )|',
         '(ERROR|WARN|FATAL) +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$/\[\]]+ *: |(FATAL|ERROR|WARN) -- : (\[[A-Za-z0-9-]+\] )*|',
         '[a-z]+[.](WARNING|ERROR|CRITICAL|ALERT|EMERGENCY): |- (ERROR|CRITICAL) - |(ERROR|CRITICAL):[A-Za-z0-9_.]+:|(\[[0-9]+\] )?\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG|error|fatal)\]?:? +)?',
@@ -82,7 +82,7 @@ with lines as (
     and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      'E(CONNREFUSED|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E')
+      'E(CONNREFUSED|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|erver selection |Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E')
   -- Also keeps the text from being computed anew for each pattern.
   limit 50000
 ),
@@ -120,9 +120,10 @@ matched as (
       when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host|Host is unreachable|Network unreachable)')
         then coalesce(replace(regexp_match(text, 'failed [(]''([^'']+'', [0-9]+)')[1], ''', ', ':'), 'a service')
       when regexp_like(text, '^(ssl[.])?SSLCertVerificationError: \[SSL: CERTIFICATE_VERIFY_FAILED\]') then 'a service'
+      when regexp_like(text, '^Mongo(ose)?ServerSelectionError: |^Mongo(Timeout|Network|)Error: ([Ss]erver selection (timed out after|failed))') then coalesce(regexp_match(text, '(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT) ([^ ,]+)')[2], 'MongoDB')
       when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]+: ') then regexp_match(text, 'Error: ([^ ]+): ')[1]
       when regexp_like(text, '^(Invalid `[^`]*` invocation: )?(PrismaClient[A-Za-z]*Error: )?Can''t reach database server at `') then replace(regexp_match(text, 'server at `([^ ]+)`')[1], '`', '')
-      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: ([^ ]+)$')[1], 'a service')
+      when regexp_like(text, '^(Caused by: )?java\.net\.(ConnectException|NoRouteToHostException|UnknownHostException|SocketTimeoutException)(: |$)') then coalesce(regexp_match(text, 'UnknownHostException: +([^ ]+)$')[1], 'a service')
       when regexp_like(text, '^(Caused by: )?org\.apache\.http(\.conn|\.hc\.client5\.http)\.(HttpHostConnectException|ConnectTimeoutException): Connect to [^ ]+') then regexp_match(text, 'Connect to (?:https?://)?([^ ]+)')[1]
       when regexp_like(text, '^(Caused by: )?org\.postgresql\.util\.PSQLException: (Connection to [^ ]+ refused|The connection attempt failed)') then coalesce(regexp_match(text, 'Connection to ([^ ]+) refused')[1], 'PostgreSQL')
       when regexp_like(text, '^(Caused by: )?com\.mysql\.[a-z.]+\.CommunicationsException: Communications link failure') then 'MySQL'
@@ -143,12 +144,12 @@ matched as (
         then coalesce(regexp_match(text, ': [A-Z][a-z ]+ [(]([^ )]+)[)]$')[1], 'a service')
       when regexp_like(text, '^Npgsql\.NpgsqlException \(0x[0-9a-f]+\): Failed to connect to [^ ]+') then regexp_match(text, 'connect to ([^ ]+)')[1]
       when regexp_like(text, '^StackExchange\.Redis\.RedisConnectionException: It was not possible to connect') then 'Redis'
-      when regexp_like(text, '^(Postgrex\.Protocol|MyXQL\.Connection) [(]#PID<[0-9.]+>[^)]*[)] failed to connect: [*][*] [(]DBConnection\.ConnectionError[)] tcp connect [(][^ )]+[)]: ') then regexp_match(text, 'tcp connect [(]([^ )]+)[)]')[1]
+      when regexp_like(text, '^(Postgrex\.Protocol|MyXQL\.Connection) [(]#PID<[0-9.]+>[^)]*[)] failed to connect: [*][*] [(](DBConnection\.Connection|Postgrex\.|MyXQL\.)Error[)] tcp connect( [(][^ )]+[)])?: ') then coalesce(regexp_match(text, 'tcp connect [(]([^ )]+)[)]')[1], 'a database')
       when regexp_like(text, '^(error communicating with database|pool timed out|error connecting to (server|database)): .*[(]os error 1(1[013])[)]$') then 'a database'
     end as target,
     case
       when regexp_like(text, '(certificate has expired|issuer certificate|first certificate|[Ss]elf[- ]signed certificate|does not match certificate|certificate verify failed|CERTIFICATE_VERIFY_FAILED|x509: |PKIX path|CertificateExpired|cURL error 60|alternative |SSL connection could not)') then 'certificate'
-      when regexp_like(text, '(ENOTFOUND|EAI_AGAIN|lookup [^ ]+|UnknownHost|translate host name|Name or service not known|no such host|Temporary failure in name|getaddrinfo|gaierror|NameResolutionError|Unknown (MySQL )?server host|Could not resolve host|ConnectorDNSError|nxdomain)') then 'name'
+      when regexp_like(text, '(ENOTFOUND|EAI_AGAIN|lookup [^ ]+|UnknownHost|translate host name|Name or service not known|Name does not resolve|no such host|Temporary failure in name|getaddrinfo|gaierror|NameResolutionError|Unknown (MySQL )?server host|Could not resolve host|ConnectorDNSError|nxdomain)') then 'name'
       when regexp_like(text, '(EADDRNOTAVAIL|annot assign requested address)') then 'ports'
       when regexp_like(text, '(ECONNREFUSED|[Cc]onnection refused|Error 111 |[Rr]efused|Connect call failed|No such file|os error 111)') then 'refused'
       when regexp_like(text, '(ETIMEDOUT|i/o timeout|[Tt]imed out|SocketTimeout|[Tt]imeout|context deadline|cURL error 28|execution expired)') then 'timeout'
