@@ -51,7 +51,7 @@ crash = "One process ended by a signal. The others stop at once, since shared me
 semaphore = "A thread holds a latch and is stuck, usually on a disk that does not answer. After 600 s InnoDB ends the whole server."
 save = "With the default `stop-writes-on-bgsave-error yes` Redis then refuses all writes with MISCONF; with an append-only file it waits."
 connections = "New sessions fail in every application that uses this server."
-recovery = "After a crash PostgreSQL first applies its log again, which takes minutes after much writing; a server that crashes again and again never gets beyond that."
+recovery = "After a crash PostgreSQL first applies its log again, which takes minutes after much writing; a server that crashes repeatedly never gets beyond that."
 replica = "The replica applies nothing more, so what it answers grows old. With `Duplicate entry` or a row that is missing its data differs from the primary's: something wrote to it."
 start = "The server ends before it accepts a connection, so everything that uses it fails until it is started well. If another server runs already at this port or directory, that one serves, and only the second start fails."
 [text.fix_text]
