@@ -9,6 +9,7 @@ clear = "30s"
 key = ["target", "check"]
 needs = ["check_result"]
 when = "select 1 from check_result where kind = 'digest' and status = 'critical' and ts > $now - interval '2 minutes' and ts <= $now limit 1"
+explains = ["slo.burning"]
 subject = "{check} of {application}"
 summary = "{application} on {host} fails its check {check} ({scope_text}) for {failing_seconds:duration}{output_text}{value_text}"
 why = "{why_text}"

@@ -12,7 +12,7 @@ needs = ["request", "listener"]
 when = """
 select 1 from request where http_response_status_code >= 500 and http_response_status_code not in (502, 504) and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from request where coalesce(attrs['grpc_status'], attrs['grpc-status'], attrs['grpc_status_code'], attrs['rpc.grpc.status_code'], attrs['grpcStatus']) in ('2', '4', '13', '14', '15', 'Unknown', 'DeadlineExceeded', 'Internal', 'Unavailable', 'DataLoss', 'UNKNOWN', 'DEADLINE_EXCEEDED', 'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS') and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
-explains = ["app.errors_quiet"]
+explains = ["app.errors_quiet", "slo.burning"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {errors} of {requests} requests failed in the application in 30 s ({error_ratio:%}), mostly {status}{path_text}{member_text}; {past_text}"
 why = "The application runs and reports that it failed: an exception, a database or service it could not use, a deploy that does not match its configuration. Clients see it at once, and proxy retries do not help when all members fail the same way."

@@ -21,7 +21,7 @@ group by host, proxy_backend, server_address
 having count(*) < 200 and count(*) filter (where http_response_status_code >= 499 or regexp_like(coalesce(coalesce(attrs['grpc_status'], attrs['grpc-status'], attrs['grpc_status_code'], attrs['rpc.grpc.status_code'], attrs['grpcStatus']), ''), '^(4|13|14|15|DeadlineExceeded|Internal|Unavailable|DataLoss|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|DATA_LOSS)$')) >= greatest(1, 0.1 * count(*))
 limit 1""",
 ]
-explains = ["client.aborts_499"]
+explains = ["client.aborts_499", "slo.burning"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of the last {requests} requests failed (95 % interval: {low_ratio:%} to {high_ratio:%}); mostly {status}{path_text}, within {window_seconds:.0} s; {past_text}"
 why = "A site with a request every few seconds never has enough of them in half a minute for the rules that need 10 errors, yet each of its visitors meets the fault. So this rule looks back over as many requests as it takes, and states how sure it is."

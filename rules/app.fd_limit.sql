@@ -20,7 +20,7 @@ explains = [
   "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "wire.mtu_blackhole",
+  "unix.accept_queue_full", "wire.mtu_blackhole", "slo.burning",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"

@@ -12,7 +12,7 @@ when = "select 1 from kmsg where kind = 'segfault' and is_backlog is not true an
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.workers_die", "proxy.bad_gateway", "proxy.down", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.retry_amplification", "proxy.upstream_errors", "slo.burning",
 ]
 equal = ["process_name"]
 subject = "{process} on {host}"

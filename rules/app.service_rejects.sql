@@ -19,7 +19,7 @@ union all select 1 from log where (body like '%Lock wait timeout exceeded%' or b
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.worker_timeout", "app.workers_die",
-  "proxy.bad_gateway", "proxy.upstream_errors",
+  "proxy.bad_gateway", "proxy.upstream_errors", "slo.burning",
 ]
 subject = "{shown} on {host}: {store}"
 summary = "{store} rejects {shown} on {host}: {what_text}, {lines} times in 30 s{share_text}"

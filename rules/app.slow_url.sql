@@ -9,6 +9,7 @@ clear = "15s"
 key = ["server_port", "url_template"]
 needs = ["wire_request", "wire_slice", "request"]
 when = "select 1 from wire_request where think_seconds >= $threshold and ts > $now - interval '30 seconds' and ts <= $now limit 1"
+explains = ["slo.burning"]
 subject = "{url_template} on port {server_port} of {host}"
 summary = "{url_template} on port {server_port} of {host}: think time p95 {think_p95:duration} (last request byte to first response byte) over 30 s ({requests} requests){others_text}; {way_text}"
 why = "On the wire the whole request had arrived and nothing came back: this time includes neither the network nor the client, and calls to other servers are subtracted. The program on this port is slow for this URL."

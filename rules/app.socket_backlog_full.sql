@@ -16,6 +16,7 @@ explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
   "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
   "proxy.retry_amplification", "proxy.upstream_errors", "tcp.accept_queue_high", "traffic.unusual",
+  "slo.burning",
 ]
 subject = "{upstream}"
 summary = "{upstream}: backlog full, {program} on {host} could not connect {lines} times in a minute (EAGAIN); {share_text}"

@@ -19,7 +19,7 @@ union all select 1 from log where (body like '%EADDRINUSE%' or body like '%ddres
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.upstream_errors", "traffic.unusual",
+  "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 equal = ["process_name"]
 subject = "{server} on {host}"

@@ -9,6 +9,7 @@ clear = "30s"
 key = ["kind", "target", "check"]
 needs = ["check_result"]
 when = "select 1 from check_result where status <> 'ok' and kind in ('plugin', 'passive', 'tls') and ts > $now - interval '50 hours' and ts <= $now limit 1"
+explains = ["slo.burning"]
 subject = "{check} of {host}"
 summary = "{check} on {host} is {status}: {output}{value_text}"
 why = "{why_text}"

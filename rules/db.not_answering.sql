@@ -19,7 +19,7 @@ explains = [
   "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
   "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
 ]
 subject = "{system} at {server_address}"
 summary = "{system} at {server_address} failed {failures} probes in a row: {error} (last one after {duration_seconds:duration}); it answered {answered_text}"

@@ -11,7 +11,7 @@ needs = ["log", "config_directive", "request"]
 when = "select 1 from log where program = 'haproxy' and message_template like '%erver % is DOWN%' and ts > $now - interval '30 minutes' and ts <= $now limit 1"
 explains = [
   "app.errors_quiet", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.no_live_upstreams", "traffic.unusual",
+  "proxy.haproxy_queue", "proxy.no_live_upstreams", "traffic.unusual", "slo.burning",
 ]
 subject = "pool {backend} of {host}"
 summary = "{down} of {servers} servers of pool {backend} on {host} are down ({down_names}); last reason: {reason}"

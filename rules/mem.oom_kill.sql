@@ -16,7 +16,7 @@ explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "app.workers_die", "db.not_answering", "db.server_log",
   "mem.cgroup_near_limit", "proxy.bad_gateway", "proxy.down", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
+  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors", "slo.burning",
 ]
 equal = ["process_name", "cgroup"]
 subject = "{victims} on {host}"

@@ -9,6 +9,7 @@ clear = "30s"
 key = ["kind", "target", "prober"]
 needs = ["check_result"]
 when = "select 1 from check_result where status = 'critical' and kind in ('http', 'tcp', 'tls', 'dns', 'icmp') and ts > $now - interval '65 minutes' and ts <= $now limit 1"
+explains = ["slo.burning"]
 subject = "{shown}"
 summary = "{summary_text}"
 why = "{why_text}"

@@ -12,7 +12,7 @@ when = "select 1 from proxy_stat where kind in ('backend', 'server') and (state 
 explains = [
   "app.errors", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_backlog",
   "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
-  "traffic.unusual",
+  "traffic.unusual", "slo.burning",
 ]
 subject = "backend {backend} of {host}"
 summary = "HAProxy on {host}: {servers_up} of {servers} servers of backend {backend} are up; {down_names}: {reason}{requests_text}"

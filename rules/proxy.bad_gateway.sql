@@ -36,7 +36,7 @@ limit 1""",
 ]
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
-  "traffic.unusual",
+  "traffic.unusual", "slo.burning",
 ]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"

@@ -10,7 +10,7 @@ key = ["backend"]
 prefers = ["app.slow"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where (queue_seconds > $threshold or termination_state like 'sQ%' or termination_state like 'CQ%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
-explains = ["client.aborts_499", "proxy.bad_gateway"]
+explains = ["client.aborts_499", "proxy.bad_gateway", "slo.burning"]
 subject = "backend {backend} on {host}"
 summary = "backend {backend} on {host}: requests queue {queue_mean:duration} on average, {queue_ratio:%} of their time ({requests} requests in 30 s, server time {app_mean:duration}); {given_up} gave up in the queue"
 why = "Each server handles at most maxconn requests at once; the others queue in HAProxy. So requests arrive faster than the servers answer: they have become slow, there are fewer of them, or maxconn is below their capacity."

@@ -14,7 +14,7 @@ union all select 1 from log where program = 'apache' and (body like 'AH10124: he
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
   "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
-  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 subject = "{upstream}"
 summary = "{upstream} sends response headers that {program} on {host} rejects as too big: {lines} in a minute; {share_text}"

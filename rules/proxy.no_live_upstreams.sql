@@ -20,6 +20,7 @@ union all select 1 from request where tier = 'edge' and failure = 'no_backend' a
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.upstream_errors", "traffic.unusual",
+  "slo.burning",
 ]
 subject = "pool {pool} of {host}"
 summary = "{program} on {host} has no live server in pool {pool}: {count_text}; {reason_text}"

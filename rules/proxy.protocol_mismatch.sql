@@ -17,7 +17,7 @@ union all select 1 from request where tier in ('proxy', 'edge') and (termination
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
   "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
-  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 subject = "{upstream}"
 summary = "{program} on {host} cannot talk to {upstream}: {problem_text}, {lines} times in a minute; {share_text}"

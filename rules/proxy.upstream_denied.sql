@@ -14,7 +14,7 @@ union all select 1 from log where program = 'apache' and ((body like 'AH02454%' 
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
   "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
-  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
+  "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 subject = "{upstream}"
 summary = "{program} on {host} may not connect to {upstream}: permission denied {lines} times in a minute; {share_text}"

@@ -20,7 +20,7 @@ union all select 1 from log where body in ('500 Internal Server Error', '502 Bad
 union all select 1 from log where body like '-% FetchError %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''502 Bad Gateway'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''504 Gateway Timeout'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
-explains = ["app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "traffic.unusual"]
+explains = ["app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "traffic.unusual", "slo.burning"]
 subject = "{program} on {host}"
 summary = "{program} on {host} logs {lines} failed attempts at its upstreams in a minute, most often \"{line}\"{upstream_text} ({line_lines} times); {doubt_text}"
 why = "Each line is a request that an upstream did not answer as it should. weir reads no access log of this proxy, so the share of visitors who get an error is unknown: only that there are some, unless each attempt was repeated at another member."

@@ -20,7 +20,7 @@ explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
   "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.worker_connections",
-  "traffic.unusual",
+  "traffic.unusual", "slo.burning",
 ]
 subject = "{upstream}"
 summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"

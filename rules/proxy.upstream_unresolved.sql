@@ -17,7 +17,7 @@ union all select 1 from log where program = 'haproxy' and message_template like 
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
   "lb.too_few_healthy", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
-  "traffic.unusual",
+  "traffic.unusual", "slo.burning",
 ]
 subject = "{name} on {host}"
 summary = "{program} on {host} cannot resolve {name}: {reason}, {lines} times in a minute; {share_text}"

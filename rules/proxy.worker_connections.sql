@@ -14,7 +14,7 @@ prefers = [
 ]
 needs = ["log", "request", "config_directive"]
 when = "select 1 from log where program = 'nginx' and message_template like '%worker\\_connections%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"
-explains = ["app.errors_quiet", "app.requests_stopped", "client.aborts_499", "proxy.bad_gateway"]
+explains = ["app.errors_quiet", "app.requests_stopped", "client.aborts_499", "proxy.bad_gateway", "slo.burning"]
 subject = "nginx on {host}"
 summary = "nginx on {host} ran out of connections {lines} times in the last minute ({effect}): {setting_text}{waiting_text}"
 why = "Each worker may have worker_connections open at once, and a proxied request uses two, one to the client and one to the application. At the limit, nginx first closes idle keep-alive connections and then refuses new ones: clients are cut off while CPU and memory are free."

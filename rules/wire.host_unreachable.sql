@@ -16,6 +16,7 @@ explains = [
   "lb.uneven", "mysql.replica_broken", "proxy.bad_gateway", "proxy.haproxy_queue",
   "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
+  "slo.burning",
 ]
 subject = "{upstream}"
 summary = "nginx on {host} cannot reach {upstream}: \"{reason}\" {failures} times in 30 s; {errors} requests got 502, 503 or 504"

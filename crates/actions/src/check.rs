@@ -284,7 +284,7 @@ fn has_duty(rota: &Rota, person: &str) -> bool {
 }
 
 fn takes_all(route: &Route) -> bool {
-    route.rules.is_empty() && route.hosts.is_empty() && route.tiers.is_empty()
+    [&route.rules, &route.hosts, &route.tiers, &route.subjects].into_iter().all(Vec::is_empty)
 }
 
 fn zone_message(zone: &str) -> String {

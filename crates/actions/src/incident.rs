@@ -299,7 +299,8 @@ impl Incident {
     }
 
     pub(crate) fn route_key(&self) -> RouteKey<'_> {
-        RouteKey { rule: &self.root.rule, host: &self.root.host, tier: &self.root.tier }
+        let root = &self.root;
+        RouteKey { rule: &root.rule, host: &root.host, tier: &root.tier, subject: &root.subject }
     }
 
     /// Whether it counts among the open ones.

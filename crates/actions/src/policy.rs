@@ -120,6 +120,8 @@ pub struct Route {
     pub hosts: Vec<String>,
     /// Patterns of the root's tier; all tiers without any.
     pub tiers: Vec<String>,
+    /// Patterns of the root's subject; all subjects without any.
+    pub subjects: Vec<String>,
     /// Target of pages: `rota:web`, `rota:web+1`, `everyone`, a person or a receiver.
     pub page: String,
     /// Target of mails.

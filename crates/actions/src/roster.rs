@@ -41,6 +41,7 @@ pub(crate) struct RouteKey<'a> {
     pub(crate) rule: &'a str,
     pub(crate) host: &'a str,
     pub(crate) tier: &'a str,
+    pub(crate) subject: &'a str,
 }
 
 impl RouteKey<'_> {
@@ -48,6 +49,7 @@ impl RouteKey<'_> {
         matches_any(&route.rules, self.rule)
             && matches_any(&route.hosts, self.host)
             && matches_any(&route.tiers, self.tier)
+            && matches_any(&route.subjects, self.subject)
     }
 }
 
@@ -68,6 +70,7 @@ static EVERYBODY: Route = Route {
     rules: Vec::new(),
     hosts: Vec::new(),
     tiers: Vec::new(),
+    subjects: Vec::new(),
     page: String::new(),
     mail: String::new(),
     escalate: Vec::new(),

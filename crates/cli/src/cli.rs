@@ -26,6 +26,7 @@ use crate::parse::args::ParseArgs;
 use crate::query::args::QueryArgs;
 use crate::rules::args::RulesArgs;
 use crate::show::args::{CompletionsArgs, ConfigArgs, TablesArgs};
+use crate::slo::args::SloArgs;
 use crate::store::StoreArgs;
 use crate::thresholds::args::ThresholdsArgs;
 use crate::tune::args::TuneArgs;
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Oncall(OncallArgs),
     Heal(HealArgs),
     Check(CheckArgs),
+    Slo(SloArgs),
     Thresholds(ThresholdsArgs),
     Tune(TuneArgs),
     Drill(DrillArgs),

@@ -26,6 +26,7 @@ mod parse;
 mod query;
 mod rules;
 mod show;
+mod slo;
 mod store;
 mod thresholds;
 mod tune;
@@ -103,6 +104,7 @@ pub fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Restore(args) => {
             backup::bring_back(&with_data(load()?, args.dir()).values, &args)?
         }
+        Command::Slo(args) => slo::run(&args.action)?,
         Command::Thresholds(args) => thresholds::run(&args)?,
         Command::Findings(args) => findings::run(&args)?,
         Command::Incidents(args) => incidents::run(&args)?,

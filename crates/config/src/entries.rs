@@ -19,6 +19,8 @@ pub enum EntryKind {
     Number,
     /// True or false.
     Flag,
+    /// A number, with or without decimals.
+    Decimal,
     /// A list of texts.
     Texts,
     /// Names and texts: `{ job = "node" }`.
@@ -86,6 +88,7 @@ enum EntryValue {
     Text(String),
     Number(u64),
     Flag(bool),
+    Decimal(f64),
     Texts(Vec<String>),
     Labels(BTreeMap<String, String>),
 }
@@ -112,6 +115,7 @@ impl EntryKind {
             Self::Text => "text",
             Self::Number => "whole number",
             Self::Flag => "flag: true or false",
+            Self::Decimal => "number such as 99.9",
             Self::Texts => "list of texts",
             Self::Labels => "table of texts such as { job = \"node\" }",
         }
@@ -124,6 +128,8 @@ impl EntryKind {
                 u64::from_str_radix(number.as_str(), number.radix()).ok().map(EntryValue::Number)
             }
             (Self::Flag, DeValue::Boolean(flag)) => Some(EntryValue::Flag(*flag)),
+            (Self::Decimal, DeValue::Float(number)) => decimal(number.as_str()),
+            (Self::Decimal, DeValue::Integer(number)) => decimal(number.as_str()),
             (Self::Texts, DeValue::Array(items)) => {
                 let texts = items.iter().map(|item| text_of(item.get_ref()));
                 texts.collect::<Option<_>>().map(EntryValue::Texts)
@@ -137,6 +143,11 @@ impl EntryKind {
             _ => None,
         }
     }
+}
+
+fn decimal(text: &str) -> Option<EntryValue> {
+    let number = text.replace('_', "").parse::<f64>().ok()?;
+    number.is_finite().then_some(EntryValue::Decimal(number))
 }
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
@@ -216,6 +227,14 @@ impl Entry {
     /// Whether a flag is set to true.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some(EntryValue::Flag(true)))
+    }
+
+    /// A number with decimals; `None` when it is not set.
+    pub fn decimal(&self, name: &str) -> Option<f64> {
+        match self.get(name) {
+            Some(EntryValue::Decimal(number)) => Some(*number),
+            _ => None,
+        }
     }
 
     /// A list.

@@ -40,8 +40,12 @@ macro_rules! keys {
             pub probes: Vec<CheckSpec>,
             /// Receivers of notices, people, rotas, routes and maintenance windows.
             pub notices: NotifyEntries,
+            /// Texts that replace forms of messages.
+            pub templates: Vec<MessageTemplate>,
             /// Repairs of hosts.
             pub heals: Vec<HealBlock>,
+            /// Objectives that requests and checks are counted against.
+            pub slos: Vec<SloSpec>,
         }
 
         /// Every key, in the order of the docs.

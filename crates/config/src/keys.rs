@@ -19,6 +19,8 @@ use super::notify::NotifyEntries;
 use super::outputs::OutputEntry;
 use super::scrape::ScrapeTarget;
 use super::setting::Setting;
+use super::slos::SloSpec;
+use super::templates::MessageTemplate;
 
 keys! {
     /// The web page and the HTTP API.

@@ -22,6 +22,8 @@ pub mod place;
 mod refusal;
 pub mod scrape;
 mod setting;
+pub mod slos;
+pub mod templates;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -120,6 +122,12 @@ impl Config {
             };
             for (name, value) in entries {
                 let place = at(name.span().start);
+                if (section.get_ref().as_ref(), name.get_ref().as_ref()) == ("notify", "templates")
+                {
+                    let source = templates::SourceText { path, text };
+                    self.values.templates = templates::of(value.get_ref(), &place, source)?;
+                    continue;
+                }
                 let key = WrittenKey { section: section.get_ref(), name: name.get_ref() };
                 let key = key.find(&place)?;
                 let value = to_value(value.get_ref());
@@ -174,6 +182,10 @@ impl Config {
                     let entry = entries::read(&heal::HEALS, table, &origin, at)?;
                     self.values.heals.push(heal::of(entry)?);
                 }
+                "slos" => {
+                    let entry = entries::read(&slos::SLOS, table, &origin, at)?;
+                    slos::add(&mut self.values.slos, entry)?;
+                }
                 "people" | "receivers" | "rotas" | "routes" | "windows" => {
                     let list = notify::NOTIFY_LISTS.iter().find(|list| list.section == section);
                     let list = list.expect("each of these sections has a list");
@@ -217,7 +229,7 @@ impl Config {
 }
 
 /// Sections that are lists of tables.
-const LISTS: [&str; 14] = [
+const LISTS: [&str; 15] = [
     "buckets",
     "checks",
     "databases",
@@ -231,6 +243,7 @@ const LISTS: [&str; 14] = [
     "rotas",
     "routes",
     "scrape",
+    "slos",
     "windows",
 ];
 

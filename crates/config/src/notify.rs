@@ -184,6 +184,12 @@ pub const ROUTES: EntryList = EntryList {
         key("hosts", EntryKind::Texts, KeyDefault::Shown("*all*"), HOSTS_DOC),
         key("tiers", EntryKind::Texts, KeyDefault::Shown("*all*"), "tiers: `[\"app\", \"db\"]`"),
         key(
+            "subjects",
+            EntryKind::Texts,
+            KeyDefault::Shown("*all*"),
+            "subjects of findings, `*` for any text: `[\"SLO shop*\"]`",
+        ),
+        key(
             "page",
             EntryKind::Text,
             KeyDefault::Shown("`\"everyone\"`"),

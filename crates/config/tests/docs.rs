@@ -8,6 +8,7 @@ use weir_config::heal::HEALS;
 use weir_config::notify::NOTIFY_LISTS;
 use weir_config::outputs::OUTPUTS;
 use weir_config::scrape::SCRAPE;
+use weir_config::slos::SLOS;
 use weir_config::{KEYS, SECTIONS, Values, variable_of};
 
 const HEAD: &str = "# Configuration
@@ -44,10 +45,10 @@ fn page() -> String {
     }
     out += LOGS;
     let lists = [&BUCKETS, &DATABASES, &CHECKS, &PROBES, &SCRAPE, &OUTPUTS];
-    for list in lists.into_iter().chain(NOTIFY_LISTS).chain([&HEALS]) {
+    for list in lists.into_iter().chain(NOTIFY_LISTS).chain([&HEALS, &SLOS]) {
         out += &entries(list);
     }
-    out + EXAMPLE
+    out + TEMPLATES + EXAMPLE
 }
 
 fn entries(list: &EntryList) -> String {
@@ -84,6 +85,20 @@ multiline = "java"
 [[logs]]
 path = "/srv/batch/run.log"
 multiline = { start = '^\d{4}-\d\d-\d\d ', timeout = "5s" }
+```
+"#;
+
+const TEMPLATES: &str = r#"
+## `[notify.templates]`
+
+Texts that replace forms of messages (docs/notify.md#write-your-own-messages): `subject`, `text`, `phone` and `html`, here for all
+messages, in `[notify.templates.page]` (also `mail`, `ack`, `resolved`, `test`) for those of a kind, in
+`[notify.templates.receivers.NAME]` for those to a receiver. A template that cannot be used is reported by `weir notify check`
+and at the start; the built-in form is sent instead.
+
+```toml
+[notify.templates]
+subject = "[{{ class|upper }}] {{ host }} {{ rule }}"
 ```
 "#;
 

@@ -25,6 +25,7 @@ pub mod precision;
 pub mod replay;
 pub mod rule_runner;
 mod server;
+mod slos;
 mod slow_query;
 pub mod slow_tier;
 mod store_faults;

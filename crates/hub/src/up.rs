@@ -40,7 +40,8 @@ use crate::rule_runner::{RuleRunner, read_rule_files, run_always};
 use crate::server::{self, App, Callers, PgServer};
 use crate::store_faults::FaultReporter;
 use crate::{
-    banner, cluster, intake, notices, outputs, slow_query, slow_tier, store_failure, thresholds,
+    banner, cluster, intake, notices, outputs, slos, slow_query, slow_tier, store_failure,
+    thresholds,
 };
 
 /// Threads that serve, append and run rules; queries have separate threads in the store.
@@ -314,7 +315,7 @@ impl HubStart<'_> {
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         (notices, heals): (&Arc<Notices>, &Arc<Heals>),
-    ) -> [JoinHandle<()>; 2] {
+    ) -> [JoinHandle<()>; 3] {
         let every = Duration::from_secs(self.values.rules.every_seconds.max(1));
         let shared = || (Arc::clone(&self.judge), Arc::clone(store), Arc::clone(clock));
         let (judge, kept, time) = shared();
@@ -322,7 +323,10 @@ impl HubStart<'_> {
         let judging = tokio::spawn(run_always(judge, kept, time, every, desks));
         let (judge, kept, time) = shared();
         let host = self.values.collect.host.clone();
-        [judging, tokio::spawn(thresholds::keep_always(judge, kept, time, host))]
+        let keeping = tokio::spawn(thresholds::keep_always(judge, kept, time, host.clone()));
+        let (_, kept, time) = shared();
+        let slos = self.values.slos.clone();
+        [judging, keeping, tokio::spawn(slos::keep_always(slos, kept, time, host))]
     }
 
     fn app(
@@ -353,6 +357,7 @@ impl HubStart<'_> {
             notices: Arc::clone(shared.notices),
             heals: Arc::clone(shared.heals),
             intake: OnceLock::new(),
+            slos: self.values.slos.clone(),
             edge: OnceLock::new(),
             haproxy: self.values.haproxy.sockets.clone(),
             role: if watch.is_some() { "up" } else { "hub" },

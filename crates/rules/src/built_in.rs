@@ -193,4 +193,5 @@ built_in! {
     "weir.threshold_off",
     "weir.noisy_rule",
     "weir.repeat_manual",
+    "slo.burning",
 }

@@ -17,6 +17,7 @@ pub mod mine;
 mod restore;
 mod rule;
 mod set;
+pub mod slo;
 mod suggest;
 mod template;
 pub mod test_file;

@@ -9,6 +9,7 @@ use weir_actions::{
 use weir_config::Values;
 use weir_config::entries::Entry;
 use weir_config::place::{read_bytes, read_secret};
+use weir_config::slos::SloSpec;
 use weir_notify::{RECEIVERS, Receiver, ReceiverSettings, SettingError, SettingSource};
 use weir_process::failure::Failure;
 use weir_tables::{nearest, parse_duration};
@@ -26,7 +27,10 @@ pub(super) fn policy(values: &Values) -> Result<Policy, Failure> {
         people: entries.people.iter().map(person).collect(),
         receivers: entries.receivers.iter().map(name).collect(),
         rotas: entries.rotas.iter().map(rota).collect::<Result<_, _>>()?,
-        routes: entries.routes.iter().map(route).collect::<Result<_, _>>()?,
+        routes: owned_slos(values)
+            .map(|slo| Ok(slo_route(slo)))
+            .chain(entries.routes.iter().map(route))
+            .collect::<Result<_, _>>()?,
         windows: entries.windows.iter().map(window).collect::<Result<_, _>>()?,
         settings: DeskSettings::default(),
     })
@@ -35,6 +39,14 @@ pub(super) fn policy(values: &Values) -> Result<Policy, Failure> {
 /// The failure that a problem is, with the line of its key.
 pub(super) fn failure(values: &Values, problem: &PolicyProblem) -> Failure {
     let entries = &values.notices;
+    let mut owners = owned_slos(values).enumerate();
+    if problem.section == "routes"
+        && let Some((_, slo)) = owners.find(|(number, _)| problem.entry == (number + 1).to_string())
+    {
+        let failure = slo.entry.key("owner").wrong(&problem.message);
+        return if problem.hint.is_empty() { failure } else { failure.hint(problem.hint.clone()) };
+    }
+    let skipped = if problem.section == "routes" { owned_slos(values).count() } else { 0 };
     let list = match problem.section {
         "people" => &entries.people,
         "receivers" => &entries.receivers,
@@ -44,7 +56,7 @@ pub(super) fn failure(values: &Values, problem: &PolicyProblem) -> Failure {
     };
     let named = |(number, entry): (usize, &Entry)| {
         let is_it = entry.text("name") == Some(problem.entry.as_str())
-            || (number + 1).to_string() == problem.entry;
+            || (number + skipped + 1).to_string() == problem.entry;
         is_it.then(|| entry.key(problem.key).wrong(&problem.message))
     };
     let failure = list.iter().enumerate().find_map(named);
@@ -161,12 +173,30 @@ fn rota(entry: &Entry) -> Result<Rota, Failure> {
     })
 }
 
+/// SLOs that name the people of their notices.
+fn owned_slos(values: &Values) -> impl Iterator<Item = &SloSpec> {
+    values.slos.iter().filter(|slo| slo.owner.is_some())
+}
+
+/// The route of an SLO's own findings, before those of `[[routes]]`.
+fn slo_route(slo: &SloSpec) -> Route {
+    let owner = slo.owner.clone().unwrap_or_default();
+    Route {
+        rules: vec!["slo.burning".to_owned()],
+        subjects: vec![format!("SLO {}", slo.name)],
+        mail: owner.clone(),
+        page: owner,
+        ..Route::default()
+    }
+}
+
 fn route(entry: &Entry) -> Result<Route, Failure> {
     let page = text_or(entry, "page", "everyone");
     Ok(Route {
         rules: entry.texts("rules").to_vec(),
         hosts: entry.texts("hosts").to_vec(),
         tiers: entry.texts("tiers").to_vec(),
+        subjects: entry.texts("subjects").to_vec(),
         mail: text_or(entry, "mail", &page),
         page,
         escalate: entry.texts("escalate").to_vec(),

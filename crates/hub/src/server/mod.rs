@@ -25,6 +25,7 @@ mod replay;
 mod row_encoder;
 mod rules;
 mod schema;
+mod slos;
 mod sql;
 mod sql_body;
 mod status;
@@ -42,6 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_agent_core::edge::EdgeControl;
 use weir_agent_core::watch::WatchStatus;
+use weir_config::slos::SloSpec;
 use weir_intake::{Intake, TlsServer};
 use weir_notify::mail_reply::MAIL_BYTES_MAX;
 use weir_process::meter::Meter;
@@ -88,6 +90,8 @@ pub(crate) struct App {
     pub(crate) heals: Arc<Heals>,
     /// What results of checks are passed to, once it runs.
     pub(crate) intake: OnceLock<Arc<Intake>>,
+    /// Objectives that are counted.
+    pub(crate) slos: Vec<SloSpec>,
     /// The edge of this process, once it runs.
     pub(crate) edge: OnceLock<Arc<EdgeControl>>,
     /// Runtime sockets of HAProxys that may be driven.
@@ -221,6 +225,7 @@ fn small_routes() -> Router<SharedApp> {
         .route("/api/rules/{rule}/replay", get(replay::replay))
         .route("/api/thresholds", get(thresholds::list))
         .route("/api/thresholds/{rule}", post(thresholds::accept))
+        .route("/api/slos", get(slos::list))
         .route("/api/tables", get(schema::list))
         .route("/api/edge", get(edge::state))
         .route("/api/edge/config", get(edge::config).put(edge::change))

@@ -29,7 +29,9 @@ const MAX_FLAP_MEMORY: usize = 10_000;
 /// A page is held as a mail for at most this long while a possible cause is pending.
 const HELD_SECONDS: f64 = 30.0;
 /// A symptom stays a note for this long after its cause ended: most end a little later themselves.
+/// The column `holds_seconds` of its row overrides it, up to a day.
 const ENDED_CAUSE_SECONDS: f64 = 60.0;
+const ENDED_CAUSE_SECONDS_MAX: f64 = 86_400.0;
 
 /// One evaluation of a rule at one time.
 pub(super) struct Evaluation<'a> {
@@ -246,7 +248,7 @@ impl Evaluation<'_> {
         }
         let Some(ended) = &finding.ended_cause else { return };
         let seconds = self.now.seconds_since(ended.ended_ts);
-        let is_recent = (0.0..ENDED_CAUSE_SECONDS).contains(&seconds);
+        let is_recent = (0.0..hold_seconds(finding)).contains(&seconds);
         let is_worse = finding.evidence_class > ended.evidence_class;
         if !is_recent || is_worse || finding.class == Class::Note {
             finding.ended_cause = None;
@@ -287,6 +289,14 @@ impl Evaluation<'_> {
 
 fn is_recent(at: Micros, now: Micros) -> bool {
     now.seconds_since(at) <= FLAP_WINDOW_SECONDS
+}
+
+/// How long a symptom stays a note after its cause ended. One that counts over a longer time still
+/// sees the cause when that is gone.
+fn hold_seconds(finding: &OpenFinding) -> f64 {
+    let row = finding.details.row.as_ref();
+    let own = row.and_then(|row| row.get("holds_seconds")).and_then(Cell::as_number);
+    own.unwrap_or(ENDED_CAUSE_SECONDS).clamp(0.0, ENDED_CAUSE_SECONDS_MAX)
 }
 
 /// Whether a row's columns `explained_by` and `not_explained_by` admit a rule as its cause.
@@ -344,7 +354,8 @@ fn concern_the_same(
 ) -> bool {
     (cause.host == finding.host
         || cause.host.is_empty()
-        || is_upstream(&cause.host, finding, hosts))
+        || is_upstream(&cause.host, finding, hosts)
+        || is_seen_at(&cause.host, finding, hosts))
         && finding.key_values.iter().all(|(name, value)| {
             cause.key_values.iter().all(|(other, cause_value)| {
                 other != name
@@ -391,6 +402,22 @@ fn is_upstream(host: &str, finding: &OpenFinding, hosts: &BTreeMap<String, Strin
     let upstream = finding.key_values.iter().find(|(name, _)| name == "upstream");
     let address = upstream.and_then(|(_, value)| address_of(value.as_str()?));
     address.and_then(|address| hosts.get(address)).is_some_and(|known| known == host)
+}
+
+/// Whether a finding without a host is about `host`: its row lists that host in the column
+/// `at_hosts`, or an address of it in `at_upstreams`.
+fn is_seen_at(host: &str, finding: &OpenFinding, hosts: &BTreeMap<String, String>) -> bool {
+    let Some(row) = finding.details.row.as_ref().filter(|_| finding.host.is_empty()) else {
+        return false;
+    };
+    let mut upstreams = listed(row, "at_upstreams").filter_map(address_of);
+    listed(row, "at_hosts").any(|name| name == host)
+        || upstreams.any(|address| hosts.get(address).is_some_and(|known| known == host))
+}
+
+/// The parts of a column that lists names, separated by commas.
+fn listed<'a>(row: &'a Row, column: &str) -> impl Iterator<Item = &'a str> {
+    row.text(column).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// The address in `10.0.0.5:8080`, `[2001:db8::1]:8080`.

@@ -4,3 +4,4 @@ mod causes;
 mod engine;
 mod keys;
 mod roots;
+mod slo;

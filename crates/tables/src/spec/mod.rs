@@ -86,6 +86,7 @@ specs! {
     slow_query: SlowQuery, SlowQueryRows, Hub;
     store_fault: StoreFault, StoreFaultRows, Hub;
     measure: Measure, MeasureRows, Hub;
+    slo_slice: SloSlice, SloSliceRows, Hub;
     threshold_proposal: ThresholdProposal, ThresholdProposalRows, Hub;
     judgement: Judgement, JudgementRows, Hub;
     incident: Incident, IncidentRows, Hub;
