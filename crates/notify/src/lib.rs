@@ -12,6 +12,7 @@ mod receiver;
 mod receivers;
 mod replies;
 mod settings;
+pub mod templates;
 
 #[cfg(test)]
 mod kind_tests;

@@ -1,12 +1,14 @@
 //! The trait that every kind of receiver implements.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use weir_actions::Notice;
 
 use crate::replies::ReplySource;
+use crate::templates::TemplateSet;
 
 /// A notice with what is known at the time of sending.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +25,8 @@ pub struct Message {
     pub now_us: i64,
     /// Where the person acts on the incident without a login; `None` without such a page.
     pub act_link: Option<ActLink>,
+    /// Templates that replace forms of the message; `None` where every form is built in.
+    pub templates: Option<Arc<TemplateSet>>,
 }
 
 /// A link to a page on which one person acts on one incident.

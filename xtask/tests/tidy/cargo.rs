@@ -87,6 +87,7 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("parquet", &["weir-datafile", "weir-sql", "weir-store", "weir-tier"]),
     ("object_store", &["weir-sql", "weir-tier"]),
     ("lettre", &["weir-notify"]),
+    ("minijinja", &["weir-notify"]),
     ("rusqlite", &["weir-ledger", "weir-store"]),
     ("postgres", &["weir-store"]),
     ("tokio-postgres-rustls", &["weir-store"]),

@@ -11,6 +11,7 @@ use crate::client::WeirArgs;
   weir notify check --config weir.toml
   weir notify test --receiver phone              send a test page to one receiver
   weir notify test --person ada                  to the receivers of one person
+  weir notify preview --kind resolved            a sample message, as your templates make it
   weir notify reply < mail                       a mail server pipes answers to pages into it")]
 pub(crate) struct NotifyArgs {
     /// What to do.
@@ -45,6 +46,17 @@ pub(crate) enum NotifyAction {
         person: Option<String>,
         #[command(flatten)]
         weir: WeirArgs,
+    },
+    /// Print a sample message as the templates of the configuration make it.
+    ///
+    /// Subject, text, line for a phone and HTML. What is wrong with a template is printed first, and its built-in form is shown.
+    Preview {
+        /// Kind of the message: page, mail, ack, resolved or test.
+        #[arg(long, value_name = "KIND", default_value = "page")]
+        kind: String,
+        /// The message to this receiver, for templates of one receiver.
+        #[arg(long, value_name = "NAME")]
+        receiver: Option<String>,
     },
     /// Acknowledge or resolve by a mail that answers a page, read from standard input.
     ///

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use weir_config::{Config, Values};
-use weir_hub::notices::{NoticeTest, ReceiverProbe, check, probe, test_directly};
+use weir_hub::notices::{
+    NoticeTest, ReceiverProbe, check, preview, probe, template_errors, test_directly,
+};
 use weir_process::failure::Failure;
 use weir_process::terminal::say;
 
@@ -35,6 +37,13 @@ pub(crate) fn run(action: &NotifyAction, config: Option<&Path>) -> Result<(), Fa
                 (None, person) => NoticeTest::Person(person.clone().unwrap_or_default()),
             };
             tested(&weir.client()?, weir.is_named(), values, &test)
+        }
+        NotifyAction::Preview { kind, receiver } => {
+            for error in template_errors(values) {
+                say(&format!("warning: {error}"));
+            }
+            say(preview(values, kind, receiver.as_deref())?.trim_end());
+            Ok(())
         }
         NotifyAction::Reply { weir } => replied(&weir.client()?),
     }

@@ -11,7 +11,7 @@ use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_tables::Clock;
 
-use super::{NoticeTest, policy};
+use super::{NoticeTest, policy, templates};
 
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -54,6 +54,7 @@ pub fn check(values: &Values) -> NoticeReport {
         Err(failure) => report.errors.push(failure.to_string()),
     }
     report.errors.extend(wrong_report_target(values));
+    report.errors.extend(templates::errors(values));
     if values.notices.receivers.is_empty() {
         report.warnings.push("no receiver is configured: incidents are only listed".to_owned());
     }
@@ -132,6 +133,7 @@ pub fn probe(values: &Values) -> Result<Vec<ReceiverProbe>, Failure> {
 /// A receiver or person that does not exist or cannot be set up.
 pub fn test_directly(values: &Values, test: &NoticeTest) -> Result<Value, Failure> {
     let receivers = policy::receivers(values)?;
+    let templates = templates::set(values);
     let now = SystemClock.now();
     let tests = Desk::new(policy::policy(values)?)
         .test_notice(now, &test.target())
@@ -146,6 +148,7 @@ pub fn test_directly(values: &Values, test: &NoticeTest) -> Result<Value, Failur
                 page_url: values.notify.public_url.trim_end_matches('/').to_owned(),
                 now_us: now.0,
                 act_link: None,
+                templates: templates.clone(),
                 notice,
             };
             let (state, answer) = match receivers.get(&name) {

@@ -22,6 +22,7 @@ mod probes;
 mod replies;
 mod report;
 mod rows;
+mod templates;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub(crate) use error::{NoticeError, NoticeErrorKind};
 use policy::Receivers;
 use probes::ProbeBook;
 pub(crate) use rows::{fact, facts};
+pub use templates::{errors as template_errors, preview};
 
 /// How long a test waits for the receiver's answer.
 const TEST: Duration = Duration::from_secs(15);
@@ -194,6 +196,7 @@ impl Notices {
         clock: &Arc<dyn Clock>,
     ) -> Result<(Arc<Self>, RunningNotices), Failure> {
         let is_cluster = prepared.manifest.is_some();
+        templates::log_errors(values);
         let ledger = open_ledger(prepared.manifest, values, clock).await?;
         let (sink, changes) = mpsc::channel(CHANGES_MAX);
         let owner = format!("{}-{}-{}", values.collect.host, std::process::id(), clock.now().0);
@@ -204,6 +207,7 @@ impl Notices {
             sink: Arc::new(RowSink(sink)),
             owner,
             page_url: values.notify.public_url.trim_end_matches('/').to_owned(),
+            templates: templates::set(values),
             seed: None,
         }));
         let notices = Arc::new(Self {

@@ -45,7 +45,7 @@ pub(crate) fn unlinked(text: &str) -> String {
         let (before, after) = (&text[..at], &text[at + letter.len_utf8()..]);
         match letter {
             '.' if last_word(before).eq_ignore_ascii_case("www") => plain.push_str("[.]"),
-            ':' if is_one_of(last_word(before), SCHEMES) => plain.push_str("[:]"),
+            ':' if is_scheme(last_word(before)) => plain.push_str("[:]"),
             '@' if !is_in_word(before) && is_mention(after) => plain.push_str("@ "),
             '<' if after.starts_with(['!', '@', '#']) => plain.push_str("< "),
             letter => plain.push(letter),
@@ -60,6 +60,16 @@ fn last_word(text: &str) -> &str {
     start.map_or(text, |at| &text[at..][text[at..].chars().next().map_or(0, char::len_utf8)..])
 }
 
+/// Whether a word and a colon make an address without `//`.
+pub(crate) fn is_scheme(word: &str) -> bool {
+    is_one_of(word, SCHEMES)
+}
+
+/// Whether a word after `@` notifies a whole channel.
+pub(crate) fn is_mention_word(word: &str) -> bool {
+    is_one_of(word, MENTION_WORDS)
+}
+
 fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
@@ -72,7 +82,7 @@ fn is_in_word(before: &str) -> bool {
 /// Whether an `@` before this text begins a mention.
 fn is_mention(after: &str) -> bool {
     let end = after.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(after.len());
-    is_one_of(&after[..end], MENTION_WORDS)
+    is_mention_word(&after[..end])
 }
 
 /// Text as its start, with `…` when something is cut off; `unit` measures a character.

@@ -1,13 +1,40 @@
 //! The HTML form of a mail: the text's sections, without styles that a mail reader would drop.
 
-use crate::forms::{CHART_ID, NoticeText, escape_html, has_chart, sections, unlinked};
+use crate::forms::{
+    CHART_ID, NoticeText, REPEAT_MARK, escape_html, has_chart, own_form, sections, unlinked,
+};
 use crate::receiver::Message;
+use crate::templates::TemplateForm;
 
 /// The HTML of a mail: data is escaped, and the only links are those of the page.
 pub fn html(message: &Message) -> String {
     let notice = NoticeText::new(message);
+    let own = own_form(TemplateForm::Html, message).map(|own| {
+        let mark =
+            if message.is_repeat { format!("<p>{REPEAT_MARK}</p>\n") } else { String::new() };
+        format!("{mark}{own}\n")
+    });
+    let mut body = own.unwrap_or_else(|| built_in_body(message, &notice));
+    if let Some((link, pin)) = &notice.act {
+        let link = escape_html(link.as_str());
+        let words = "Acknowledge or resolve";
+        if !body.contains(&link) {
+            body.push_str(&format!("<p><a href=\"{link}\">{words}</a> (PIN {pin})</p>\n"));
+        }
+    }
+    if let Some(link) = &notice.link {
+        let link = escape_html(link.as_str());
+        if !body.contains(&link) {
+            body.push_str(&format!("<p><a href=\"{link}\">{link}</a></p>\n"));
+        }
+    }
+    format!("<!DOCTYPE html>\n<html><body>\n{body}</body></html>\n")
+}
+
+/// Head and sections, and the chart of a report.
+fn built_in_body(message: &Message, notice: &NoticeText) -> String {
     let mut body = format!("<h2>{}</h2>\n", safe(&notice.head()));
-    for section in sections(&notice) {
+    for section in sections(notice) {
         if section.heading.is_empty() {
             for line in &section.lines {
                 body.push_str(&format!("<p>{}</p>\n", safe(line)));
@@ -24,16 +51,7 @@ pub fn html(message: &Message) -> String {
         let words = "Pages by rule, in the order of the list; red: judged as real";
         body.push_str(&format!("<p><img src=\"cid:{CHART_ID}\" alt=\"{words}\"><br>{words}</p>\n"));
     }
-    if let Some((link, pin)) = &notice.act {
-        let link = escape_html(link.as_str());
-        let words = "Acknowledge or resolve";
-        body.push_str(&format!("<p><a href=\"{link}\">{words}</a> (PIN {pin})</p>\n"));
-    }
-    if let Some(link) = &notice.link {
-        let link = escape_html(link.as_str());
-        body.push_str(&format!("<p><a href=\"{link}\">{link}</a></p>\n"));
-    }
-    format!("<!DOCTYPE html>\n<html><body>\n{body}</body></html>\n")
+    body
 }
 
 fn safe(text: &str) -> String {

@@ -11,7 +11,8 @@ mod text;
 
 pub(crate) use chart::{chart, has_chart};
 pub(crate) use clean::{
-    ascii, cut_bytes, cut_units, escape_html, is_invisible, one_line, unlinked,
+    ascii, cut_bytes, cut_units, escape_html, is_invisible, is_mention_word, is_scheme, one_line,
+    unlinked,
 };
 pub use html::html;
 pub use phone::phone;
@@ -23,6 +24,7 @@ use serde_json::Value;
 use weir_actions::{NoticeKind, Urgency};
 
 use crate::receiver::Message;
+use crate::templates::TemplateForm;
 
 /// Longest subject: the length that RFC 5322 recommends for a line.
 const SUBJECT_CHARS_MAX: usize = 78;
@@ -63,10 +65,22 @@ pub(crate) struct NoticeText {
     pub(crate) link: Option<Url>,
     /// The page on which the person acts, and its PIN.
     pub(crate) act: Option<(Url, String)>,
+    /// Head and text by templates of the configuration.
+    own_head: Option<String>,
+    pub(crate) own_text: Option<String>,
 }
 
 impl NoticeText {
+    /// The parts of a message, with head and text by the configuration's templates.
     pub(crate) fn new(message: &Message) -> Self {
+        let own_head = own_form(TemplateForm::Subject, message);
+        let own_head = own_head.map(|head| format!("{head}{}", repeat_mark(message)));
+        let own_text = own_form(TemplateForm::Text, message);
+        Self { own_head, own_text, ..Self::built_in(message) }
+    }
+
+    /// The parts of a message without templates.
+    pub(crate) fn built_in(message: &Message) -> Self {
         let incident = &message.notice.incident;
         let mut title = field(&incident.title);
         if title.is_empty() {
@@ -97,13 +111,25 @@ impl NoticeText {
             is_letter,
             link: incident_url(message),
             act: act_url(message),
+            own_head: None,
+            own_text: None,
         }
     }
 
     /// `PAGE web3 app.down …`.
     pub(crate) fn head(&self) -> String {
-        format!("{} {}", self.word, self.title)
+        self.own_head.clone().unwrap_or_else(|| format!("{} {}", self.word, self.title))
     }
+}
+
+/// A form by its template.
+fn own_form(form: TemplateForm, message: &Message) -> Option<String> {
+    message.templates.as_ref()?.render(form, message)
+}
+
+/// What stands behind the head of a message that may have arrived before.
+fn repeat_mark(message: &Message) -> String {
+    if message.is_repeat { format!(" {REPEAT_MARK}") } else { String::new() }
 }
 
 fn field(text: &str) -> String {
@@ -123,16 +149,18 @@ fn word(kind: NoticeKind) -> &'static str {
 
 /// The subject of a mail: at most 78 printable ASCII characters.
 pub fn subject(message: &Message) -> String {
-    let mark = if message.is_repeat { format!(" {REPEAT_MARK}") } else { String::new() };
-    let mut title = unlinked(&ascii(&message.notice.incident.title));
-    let word = word(message.notice.kind);
-    let space = SUBJECT_CHARS_MAX - word.len() - 1 - mark.len();
+    let mark = repeat_mark(message);
+    let mut title = own_form(TemplateForm::Subject, message).unwrap_or_else(|| {
+        let title = unlinked(&ascii(&message.notice.incident.title));
+        format!("{} {title}", word(message.notice.kind))
+    });
+    let space = SUBJECT_CHARS_MAX - mark.len();
     if title.len() > space {
         title.truncate(space - 3);
         title.truncate(title.trim_end().len());
         title.push_str("...");
     }
-    format!("{word} {title}{mark}")
+    format!("{title}{mark}")
 }
 
 /// The address of the incident's page, if the message has one.

@@ -3,8 +3,9 @@
 //! The alphabet's basic table counts one each; eight more letters are written with an escape and
 //! count two. Any other letter would make the whole message UCS-2, of which 70 fit.
 
-use crate::forms::{NoticeText, ascii, unlinked};
+use crate::forms::{NoticeText, ascii, own_form, repeat_mark, unlinked};
 use crate::receiver::Message;
+use crate::templates::TemplateForm;
 
 const LETTERS_MAX: usize = 160;
 /// Letters of the extension table, each with an escape before it.
@@ -20,12 +21,19 @@ pub fn phone(message: &Message) -> String {
     let link = link.unwrap_or_default();
     let link =
         if link.is_ascii() && letters(&link) <= LETTERS_MAX / 2 { link } else { String::new() };
+    let line = own_form(TemplateForm::Phone, message)
+        .map_or_else(|| built_in_line(&notice), |own| format!("{own}{}", repeat_mark(message)));
+    let line = gsm(&line);
+    format!("{}{link}", cut(&line, LETTERS_MAX - letters(&link)))
+}
+
+/// Head and summary.
+fn built_in_line(notice: &NoticeText) -> String {
     let mut line = notice.head();
     if !notice.summary.is_empty() {
         line = format!("{line}: {}", notice.summary);
     }
-    let line = gsm(&unlinked(&line));
-    format!("{}{link}", cut(&line, LETTERS_MAX - letters(&link)))
+    unlinked(&line)
 }
 
 /// Text in letters of the alphabet.

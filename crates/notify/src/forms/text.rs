@@ -1,7 +1,7 @@
 //! The text form: verdict, what to change, evidence, symptoms, who is on call, why it was sent,
 //! link.
 
-use crate::forms::{NoticeText, unlinked};
+use crate::forms::{NoticeText, REPEAT_MARK, unlinked};
 use crate::receiver::Message;
 
 /// A heading and its lines; the first section has no heading.
@@ -13,6 +13,10 @@ pub(crate) struct TextSection {
 /// What a message consists of, in the order of reading, without the link. Lines have no control
 /// characters and are not escaped.
 pub(crate) fn sections(notice: &NoticeText) -> Vec<TextSection> {
+    if let Some(text) = &notice.own_text {
+        let lines = text.lines().map(str::to_owned).collect();
+        return vec![TextSection { heading: "", lines }];
+    }
     let figures = notice.figures.iter().map(|(name, value)| format!("{name} = {value}"));
     let mut symptoms = notice.symptoms.clone();
     if notice.more_symptoms > 0 && !symptoms.is_empty() {
@@ -37,8 +41,32 @@ pub(crate) fn sections(notice: &NoticeText) -> Vec<TextSection> {
 /// The text of a mail: no line of it is a link but the page's own.
 pub fn text(message: &Message) -> String {
     let notice = NoticeText::new(message);
+    let mut text = match &notice.own_text {
+        Some(own) => own_text(own, message.is_repeat),
+        None => built_in_text(&notice),
+    };
+    if let Some((link, pin)) = &notice.act
+        && !text.contains(link.as_str())
+    {
+        text.push_str(&format!("\nAcknowledge or resolve (PIN {pin}):\n{link}\n"));
+    }
+    if let Some(link) = &notice.link
+        && !text.contains(link.as_str())
+    {
+        text.push_str(&format!("\n{link}\n"));
+    }
+    text
+}
+
+/// The text of a template, which has its own links.
+fn own_text(own: &str, is_repeat: bool) -> String {
+    let mark = if is_repeat { format!("{REPEAT_MARK}\n\n") } else { String::new() };
+    format!("{mark}{}\n", own.trim_end())
+}
+
+fn built_in_text(notice: &NoticeText) -> String {
     let mut text = format!("{}\n", unlinked(&notice.head()));
-    for section in sections(&notice) {
+    for section in sections(notice) {
         text.push('\n');
         if !section.heading.is_empty() {
             text.push_str(section.heading);
@@ -48,12 +76,6 @@ pub fn text(message: &Message) -> String {
             let indent = if section.heading.is_empty() { "" } else { "  " };
             text.push_str(&format!("{indent}{}\n", unlinked(line)));
         }
-    }
-    if let Some((link, pin)) = &notice.act {
-        text.push_str(&format!("\nAcknowledge or resolve (PIN {pin}):\n{link}\n"));
-    }
-    if let Some(link) = &notice.link {
-        text.push_str(&format!("\n{link}\n"));
     }
     text
 }

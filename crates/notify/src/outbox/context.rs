@@ -9,6 +9,7 @@ use weir_tables::Clock;
 
 use super::status::NoticeSink;
 use crate::receiver::Receiver;
+use crate::templates::TemplateSet;
 
 /// Everything that an outbox needs.
 pub struct OutboxContext {
@@ -24,6 +25,8 @@ pub struct OutboxContext {
     pub owner: String,
     /// Address of the page, for links; empty when not known.
     pub page_url: String,
+    /// Templates that replace forms of messages.
+    pub templates: Option<Arc<TemplateSet>>,
     /// Seed of the jitter; from the system when `None`.
     pub seed: Option<u64>,
 }

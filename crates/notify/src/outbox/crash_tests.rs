@@ -225,6 +225,7 @@ fn context(world: &Arc<World>, life: &Arc<Life>, inner: &SharedLedger) -> Outbox
         sink: Arc::new(ChangeLog::default()),
         owner: "hub".to_owned(),
         page_url: String::new(),
+        templates: None,
     }
 }
 

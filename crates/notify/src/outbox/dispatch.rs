@@ -106,6 +106,7 @@ impl Dispatcher {
             page_url: self.context.page_url.clone(),
             now_us: self.now().now_us,
             act_link: None,
+            templates: self.context.templates.clone(),
         }
     }
 

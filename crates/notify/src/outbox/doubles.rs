@@ -321,6 +321,7 @@ impl Stage {
             sink: Arc::clone(&changes) as _,
             owner: "hub".to_owned(),
             page_url: "https://weir.example.net".to_owned(),
+            templates: None,
             seed: Some(7),
         }));
         let end = watch::Sender::new(false);

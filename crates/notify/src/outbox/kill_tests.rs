@@ -110,6 +110,7 @@ fn run_child(argument: &str) {
         sink: Arc::new(ChangeLog::default()),
         owner: format!("child {}", std::process::id()),
         page_url: String::new(),
+        templates: None,
         seed: None,
     }));
     let committing = Arc::clone(&outbox);

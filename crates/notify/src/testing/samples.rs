@@ -32,6 +32,7 @@ pub(crate) fn message(kind: NoticeKind) -> Message {
         page_url: "https://weir.example.net".to_owned(),
         now_us: 1_796_000_001_000_000,
         act_link: None,
+        templates: None,
     }
 }
 
