@@ -18,6 +18,9 @@ use weir_tables::{ContainerPiece, ContainerStream};
 #[derive(Clone, Debug)]
 pub struct Multiline {
     rule: EventRule,
+    /// Whether the parser of the log splits the events by itself, so that the rule only says where a
+    /// reader may stop.
+    is_for_reader: bool,
     /// An event that has not grown for this long is complete: 2 s.
     pub timeout: Duration,
     /// Maximum lines per event; the rest becomes the next event: 500.
@@ -52,7 +55,13 @@ const MAX_CONTAINER_BYTES: usize = 1 << 20;
 impl Multiline {
     fn new(rule: EventRule) -> Self {
         let (timeout, max_lines, max_bytes) = (Duration::from_secs(2), 500, 256 << 10);
-        Self { rule, timeout, max_lines, max_bytes }
+        Self { rule, is_for_reader: false, timeout, max_lines, max_bytes }
+    }
+
+    /// The rule for records of CSV whose parser joins lines by itself: a reader stops between
+    /// records.
+    pub fn of_records() -> Self {
+        Self { is_for_reader: true, ..Self::new(EventRule::Csv) }
     }
 
     /// Returns one of [`PRESETS`]; `indent` joins lines that begin with a space or tab.
@@ -70,7 +79,8 @@ impl Multiline {
     }
 
     fn container() -> Self {
-        Self { max_bytes: MAX_CONTAINER_BYTES, ..Self::new(EventRule::Container) }
+        let max_bytes = MAX_CONTAINER_BYTES;
+        Self { max_bytes, is_for_reader: true, ..Self::new(EventRule::Container) }
     }
 
     /// The rule for a log that begins with `head`, if a container runtime writes it.
@@ -79,6 +89,11 @@ impl Multiline {
         // The end of a long line may be missing.
         let is_docker = line.starts_with(br#"{"log":""#);
         (is_docker || ContainerPiece::of(line).is_some()).then(Self::container)
+    }
+
+    /// Whether the parser of the log splits the events by itself.
+    pub fn is_for_reader(&self) -> bool {
+        self.is_for_reader
     }
 
     /// Whether events are messages in pieces, so that each is one line of text.
@@ -288,7 +303,7 @@ impl EventState {
             EventRule::Java => {
                 JAVA_CLASS.is_match(line) || line.starts_with(b"Exception in thread ")
             }
-            EventRule::Python => line.starts_with(b"Traceback ("),
+            EventRule::Python => begins_python_trace(line),
             EventRule::Go => [&b"panic: "[..], b"fatal error: ", b"goroutine "]
                 .iter()
                 .any(|start| line.starts_with(start)),
@@ -334,14 +349,17 @@ fn java(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
 
 fn python(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_after_blank = std::mem::replace(&mut event.is_after_blank, line.is_empty());
-    if line.starts_with(b"Traceback (") {
+    if begins_python_trace(line) && !(event.is_trace && is_indented) {
         let is_its = (event.is_error && !event.is_trace) || (event.is_named && is_after_blank);
         (event.is_trace, event.is_named) = (true, false);
         return is_its;
     }
     if !event.is_trace {
-        return false;
+        // A message may end with a blank line before its trace.
+        return event.is_error && line.is_empty();
     }
+    // The frame of a group ends it: no line with a name follows.
+    event.is_named |= is_indented && is_frame_end(line.trim_ascii_start());
     let is_chained = line.starts_with(b"During handling of the above exception")
         || line.starts_with(b"The above exception was the direct cause");
     if is_indented || line.is_empty() || is_chained {
@@ -350,6 +368,17 @@ fn python(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_name = !event.is_named && PYTHON_NAME.is_match(line);
     event.is_named |= is_name;
     is_name
+}
+
+/// `Traceback (…`, and `  + Exception Group Traceback (…` (PEP 654), whose lines are all indented.
+fn begins_python_trace(line: &[u8]) -> bool {
+    line.starts_with(b"Traceback (")
+        || line.trim_ascii_start().starts_with(b"+ Exception Group Traceback (")
+}
+
+/// `+------------------------------------`
+fn is_frame_end(line: &[u8]) -> bool {
+    line.starts_with(b"+---") && line.iter().all(|byte| b"+-".contains(byte))
 }
 
 fn go(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
@@ -413,6 +442,22 @@ mod tests {
              KeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n\
              Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\nValueError: bad\n===\n\
              INFO:root:next\n===\nTraceback (most recent call last):\n  File \"b.py\", line 1\nKeyboardInterrupt\n===\nplain: line\n",
+        );
+    }
+
+    /// GoogleCloudPlatform/fluent-plugin-detect-exceptions#56, fluent/fluent-bit#5851 and PEP 654: a
+    /// blank line before the trace and within it, and groups of exceptions.
+    #[test]
+    fn python_traces_have_blank_lines_and_groups() {
+        check(
+            &preset("python"),
+            "INFO: fine\n===\nERROR: 'NoneType'\n\nTraceback (most recent call last):\n  File \"a.py\", line 7, in m\n    x\n\n\
+             AttributeError: 'NoneType'\n===\nINFO: next\n===\nservice ERROR - x\nTraceback (most recent call last):\n  File \"a.py\"\n\
+             KeyError: 'xxx'\n\nDuring handling of the above exception, another exception occurred:\n\n\
+             Traceback (most recent call last):\n  File \"b.py\"\n  + Exception Group Traceback (most recent call last):\n  |   File \"c.py\"\n\
+             \u{20} | ExceptionGroup: eg (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: 1\n\
+             \u{20}   +------------------------------------\n===\nINFO: end\n===\nERROR: group\n  + Exception Group Traceback (most recent call last):\n\
+             \u{20} | ExceptionGroup: eg\n  +------------------------------------\n===\nINFO: last\n",
         );
     }
 
