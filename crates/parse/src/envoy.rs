@@ -11,8 +11,8 @@
 //! Envoy escapes nothing in its text: a line whose values do not end where they must is left.
 
 use crate::field::{self, Field};
-use crate::number;
 use crate::record::{Record, RowKind};
+use crate::{number, peer_address};
 
 /// Values behind the request, the status and the flags: three numbers, the time of the upstream,
 /// five texts.
@@ -177,10 +177,10 @@ fn put_all<'a>(pairs: &[(&'a str, &'a str)], record: &mut Record<'a>) -> RowKind
                 put([name, seconds], field, is_session, record);
             }
             "downstream_remote_address" => {
-                let (address, port) = value.rsplit_once(':').unwrap_or((value, ""));
-                let address = address.trim_start_matches('[').trim_end_matches(']');
+                let (address, port) = peer_address::split_port(value);
                 put(["client_address", address], Field::Column, is_session, record);
-                if !port.is_empty() {
+                if let Some(port) = port {
+                    let port = record.arena.alloc_str(&port.to_string());
                     put(["client_port", port], Field::Column, is_session, record);
                 }
             }

@@ -44,7 +44,8 @@ pub(crate) fn parse_end<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()
     // The time is that of the request's start, as in the default format.
     let end = Micros::from_unix_seconds(total.unwrap_or(0.0)).0 + milliseconds * 1000;
     record.ts = record.ts.map(|start| Micros(start.0.saturating_add(end)));
-    record.request.client_port = Some(port);
+    // Behind the address `unix` is the number of the listening socket.
+    record.request.client_port = Some(port).filter(|_| record.text("remote_addr") != Some("unix"));
     record.request.termination_state = Some(state);
     record.put(["program", "haproxy"], Field::Program);
     record.attr(["captured", texts.trim_matches(['"', ' '])]);

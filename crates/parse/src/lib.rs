@@ -43,6 +43,7 @@ mod nginx_template;
 mod number;
 mod parsers;
 mod passenger;
+mod peer_address;
 mod pipeline;
 pub mod plugin;
 mod problem;
@@ -66,6 +67,7 @@ mod traefik;
 mod upstream_list;
 mod utf16;
 mod zerolog;
+mod western;
 mod zone;
 
 #[cfg(test)]

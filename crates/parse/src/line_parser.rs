@@ -17,8 +17,9 @@ use crate::pipeline::{Pipeline, PipelineRow, redact};
 use crate::record::{LineFault, Record, RowKind};
 use crate::redact::Redaction;
 use crate::time::TimeReader;
+use crate::utf16::ByteOrder;
 use crate::zone::Zone;
-use crate::{KeyReport, ParsedRows, text, utf16};
+use crate::{KeyReport, ParsedRows, text, utf16, western};
 
 /// Most bytes in which a quote is closed.
 const MAX_QUOTED_BYTES: usize = 256 << 10;
@@ -62,6 +63,12 @@ pub struct LineParser {
     keys: KeyBudget,
     taken_for: &'static str,
     is_utf16: bool,
+    /// Order of the bytes of a file in UTF-16.
+    order: Option<ByteOrder>,
+    /// Attributes of every row, such as the names of the container that writes the log.
+    attributes: Vec<(String, String)>,
+    /// Time of the last write of the file.
+    written: Option<Micros>,
 }
 
 impl LineParser {
@@ -85,7 +92,30 @@ impl LineParser {
             keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
             taken_for: "",
             is_utf16: false,
+            order: None,
+            attributes: Vec::new(),
+            written: None,
         }
+    }
+
+    /// Adds attributes to every row of `request` and `log`, such as the names of the container that
+    /// writes the log. A value of the line with the same name becomes `name#2`.
+    #[must_use]
+    pub fn with_attributes(mut self, attributes: Vec<(String, String)>) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
+    /// Sets when the file was last written: times without a year are near that. `None`, or a time
+    /// behind the time of reading, has no effect.
+    pub fn set_last_write(&mut self, written: Option<Micros>) {
+        self.written = written;
+    }
+
+    /// Sets the first bytes of the file, which show its encoding, for a reader that starts behind
+    /// them. [`LineParser::parse`] reads them by itself where it starts at offset 0.
+    pub fn set_head(&mut self, head: &[u8]) {
+        self.order = self.order.or_else(|| utf16::order_of_file(head));
     }
 
     /// Reads times without a zone as in `zone`.
@@ -102,6 +132,7 @@ impl LineParser {
         if let Some(zone) = pipeline.zone() {
             self.zone = zone.clone();
         }
+        self.order = pipeline.byte_order();
         self.pipeline = Some(pipeline);
         self
     }
@@ -125,6 +156,12 @@ impl LineParser {
         if self.taken_for.is_empty() { self.format.name() } else { self.taken_for }
     }
 
+    /// Whether its format joins lines up to the one that closes a quote, so that a reader must not
+    /// cut a record between them.
+    pub fn joins_quotes(&self) -> bool {
+        matches!(self.format.line_join(), LineJoin::Quotes { .. })
+    }
+
     /// Attribute names over the limit since the last call.
     pub fn take_key_report(&mut self) -> Option<KeyReport> {
         self.keys.take_report()
@@ -136,9 +173,9 @@ impl LineParser {
         self.format.needs_header()
     }
 
-    /// Sets the first line of the file, which names the values.
+    /// Sets the first line of the file, which names the values; a byte order mark is no part of it.
     pub fn set_header(&mut self, line: &str) {
-        self.format.set_header(line);
+        self.format.set_header(line.trim_start_matches('\u{feff}'));
     }
 
     /// Appends one row for each line of `bytes` that is not blank.
@@ -188,6 +225,11 @@ impl LineParser {
         out: &mut ParsedRows,
         mut end_of: impl FnMut(usize) -> usize,
     ) {
+        if offset == 0
+            && let Some(order) = utf16::order_of_file(bytes)
+        {
+            self.order = Some(order);
+        }
         let arena = std::mem::take(&mut out.arena);
         let place = ChunkContext {
             path: &self.path,
@@ -197,15 +239,21 @@ impl LineParser {
             parser: self.format.name(),
             pipeline: self.pipeline.as_deref(),
             redaction: &self.redaction,
+            attributes: &self.attributes,
+            is_western: self.pipeline.as_ref().is_some_and(|pipeline| pipeline.is_western()),
         };
         let forms = self.pipeline.as_ref().map(|pipeline| pipeline.times()).unwrap_or_default();
         let times = TimeReader::new(observed, self.zone.clone(), forms);
+        let times = times.with_last_write(self.written);
         let keys = std::mem::take(&mut self.keys);
         let mut record = Record::new(&arena, times, keys);
         record.names = self.format.names(&arena);
         record.is_utf16 = self.is_utf16;
-        let joins_pieces = self.format.line_join() == LineJoin::Pieces;
-        let joined = joins_pieces.then(|| container_join::joined(bytes, ends, &arena)).flatten();
+        let joined = match (self.order, self.format.line_join()) {
+            (Some(order), _) => Some(utf16::lines(bytes, (offset, order), &arena)),
+            (None, LineJoin::Pieces) => container_join::joined(bytes, ends, &arena),
+            (None, LineJoin::None | LineJoin::Quotes { .. }) => None,
+        };
         let mut joined = joined.map(Vec::into_iter);
         let mut at = 0;
         loop {
@@ -292,6 +340,9 @@ struct ChunkContext<'a> {
     parser: &'static str,
     pipeline: Option<&'a Pipeline>,
     redaction: &'a Redaction,
+    attributes: &'a [(String, String)],
+    /// Whether lines that are not UTF-8 are in a Western encoding.
+    is_western: bool,
 }
 
 impl ChunkContext<'_> {
@@ -350,6 +401,7 @@ fn parse_line<'a>(
     }
     let (text, is_mended) = match std::str::from_utf8(line) {
         Ok(text) => (text, false),
+        Err(_) if place.is_western => (western::decoded(line, record.arena), false),
         Err(_) => text::lossless(line, format.byte_escape(line), record.arena),
     };
     record.repair.invalid_utf8 = is_mended;
@@ -367,6 +419,9 @@ fn settle<'a>(
     line: &'a str,
     record: &mut Record<'a>,
 ) -> Result<RowKind, LineFault> {
+    for (name, value) in place.attributes {
+        record.keep_source_attr([name, value]);
+    }
     record.settle(kind);
     if record.log.body.is_empty() {
         // Without a message, show and search the line itself.

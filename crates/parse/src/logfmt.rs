@@ -109,20 +109,26 @@ impl<'a> Iterator for PairIter<'a> {
 }
 
 /// The value at the front, the text behind it, and whether it may have escapes. Backticks quote
-/// without escapes, as in Go.
+/// without escapes, as in Go, and so do single quotes.
 fn value(text: &str) -> Option<(&str, &str, bool)> {
     if let Some(quoted) = text.strip_prefix('"') {
         return text::quoted_end(quoted).map(|(value, rest)| (value, rest, true));
     }
-    if let Some((value, rest)) = text.strip_prefix('`').and_then(|rest| rest.split_once('`')) {
-        return Some((value, rest, false));
+    for quote in ['`', '\''] {
+        // In the middle of a value, as in `it's`, it is a letter.
+        if let Some((value, rest)) =
+            text.strip_prefix(quote).and_then(|rest| rest.split_once(quote))
+            && (rest.is_empty() || rest.starts_with([' ', '\t']))
+        {
+            return Some((value, rest, false));
+        }
     }
     let (value, rest) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
     Some((value, rest, true))
 }
 
 fn is_key_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"_-.@/".contains(&byte)
+    byte.is_ascii_alphanumeric() || b"_-.@/#".contains(&byte)
 }
 
 #[cfg(test)]

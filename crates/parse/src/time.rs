@@ -1,7 +1,8 @@
 //! Parses times: detects the form, and infers year and zone. The last result is cached, because the
 //! lines of one second carry the same text.
 //!
-//! A missing year is the one closest to the time of reading, but at most a day after it; a missing
+//! A missing year is the one closest to the time of reading, or to the last write of an older file,
+//! but at most a day after it; a missing
 //! zone is UTC unless another is configured.
 
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const EARLIEST: Micros = Micros(631_152_000_000_000);
 #[derive(Debug, Default)]
 pub(crate) struct TimeReader {
     observed: Micros,
+    /// The time near which times without a year are.
+    near: Micros,
     zone: Zone,
     /// Forms named by the user, tried before all others.
     forms: Arc<[TimeForm]>,
@@ -38,7 +41,14 @@ pub(crate) struct TimeReader {
 impl TimeReader {
     /// A reader for lines read at `observed` and written in `zone`.
     pub(crate) fn new(observed: Micros, zone: Zone, forms: Arc<[TimeForm]>) -> Self {
-        Self { observed, zone, forms, ..Self::default() }
+        Self { observed, near: observed, zone, forms, ..Self::default() }
+    }
+
+    /// Reads times without a year as near the time at which the file was last written.
+    pub(crate) fn with_last_write(mut self, written: Option<Micros>) -> Self {
+        let written = written.filter(|time| *time >= EARLIEST && *time < self.observed);
+        self.near = written.unwrap_or(self.observed);
+        self
     }
 
     /// Whether `time` is plausible: not before 1990, and at most a day ahead.
@@ -133,19 +143,20 @@ impl TimeReader {
             if days >= days_of_civil([next_year, next_month, 1]) {
                 return None;
             }
-            let offset =
-                reading.offset_seconds.unwrap_or_else(|| self.zone.offset_seconds(year, &reading));
+            let offset = reading
+                .offset_seconds
+                .unwrap_or_else(|| self.zone.offset_seconds(year, &reading, self.observed));
             let seconds = days * 86_400 + reading.second_of_day - offset;
             Some(Micros(seconds * 1_000_000 + reading.micros))
         };
         match reading.year {
             Some(year) => at(year),
             None => {
-                let year = year_of(self.observed);
+                let year = year_of(self.near);
                 let near = (year - 1..=year + 1)
                     .filter_map(at)
-                    .filter(|time| time.0 <= self.observed.0.saturating_add(DAY))
-                    .min_by_key(|time| (time.0 - self.observed.0).abs());
+                    .filter(|time| time.0 <= self.near.0.saturating_add(DAY))
+                    .min_by_key(|time| (time.0 - self.near.0).abs());
                 // Any eight years contain a 29th of February, also around 2100.
                 near.or_else(|| (year - 8..year - 1).rev().find_map(at))
             }

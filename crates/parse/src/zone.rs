@@ -1,13 +1,22 @@
 //! Time zones for lines without one: an offset, an IANA name, or a host's `/etc/localtime`.
 //!
 //! The database is built in, so that a recorded host replays the same everywhere. A repeated hour
-//! in autumn is the first of the two; a skipped hour in spring is read with the earlier offset.
+//! in autumn is the second of the two only when that one has just passed, as for a log that is
+//! followed, and else the first; a skipped hour in spring is read with the earlier offset.
 
 use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
+use weir_tables::Micros;
+
 use crate::problem::ParserProblem;
 use crate::time_forms::{ClockReading, days_of_civil};
+
+/// How long ago the second of two equal clock readings may have been, in seconds, when a line is
+/// taken for it. Lines of a log that is followed are read at once.
+const JUST_PASSED: i64 = 1800;
+/// Seconds that the clock of a log may be ahead.
+const AHEAD: i64 = 60;
 
 /// A time zone.
 #[derive(Clone, Debug)]
@@ -46,8 +55,9 @@ impl Zone {
         TimeZone::tzif("local", bytes).ok().map(|zone| Self(ZoneKind::Named(zone)))
     }
 
-    /// Seconds east of UTC when a clock of this zone showed `reading` in `year`.
-    pub(crate) fn offset_seconds(&self, year: i64, reading: &ClockReading) -> i64 {
+    /// Seconds east of UTC when a clock of this zone showed `reading` in `year`, in a line that was
+    /// read at `now`.
+    pub(crate) fn offset_seconds(&self, year: i64, reading: &ClockReading, now: Micros) -> i64 {
         let zone = match &self.0 {
             ZoneKind::Fixed(seconds) => return *seconds,
             ZoneKind::Named(zone) => zone,
@@ -64,9 +74,14 @@ impl Zone {
                 small(clock % 60)?,
                 0,
             );
-            let moment = zone.to_ambiguous_timestamp(shown.ok()?).compatible().ok()?;
+            let moments = zone.to_ambiguous_timestamp(shown.ok()?);
+            let moment = moments.clone().compatible().ok()?.as_second();
+            let later = moments.later().ok()?.as_second();
+            let passed = now.0.div_euclid(1_000_000) - later;
+            let is_repeated = moments.is_ambiguous() && later > moment;
+            let has_just_passed = is_repeated && (-AHEAD..JUST_PASSED).contains(&passed);
             let days = days_of_civil([year, reading.month, reading.day]);
-            Some(days * 86_400 + clock - moment.as_second())
+            Some(days * 86_400 + clock - if has_just_passed { later } else { moment })
         };
         shown().unwrap_or_default()
     }

@@ -159,7 +159,7 @@ fn reference(
     let Some(expression) = library.get(name) else {
         return Err(ParserProblem::new(
             format!("there is no pattern `{name}`"),
-            did_you_mean(name, library.names(), "`weir parse --patterns` lists them"),
+            did_you_mean(name, library.names(), "`weir parse --list` lists them"),
         ));
     };
     if within.iter().any(|outer| outer == name) || within.len() >= MAX_DEPTH {

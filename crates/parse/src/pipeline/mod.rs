@@ -22,6 +22,7 @@ use crate::grok::{Pattern, PatternLibrary};
 use crate::problem::{ParserFile, ParserProblem};
 use crate::record::{LineFault, RowKind};
 use crate::time::TimeForm;
+use crate::utf16::ByteOrder;
 use crate::zone::Zone;
 
 pub(crate) use step::{PipelineRow, redact};
@@ -38,8 +39,20 @@ pub struct Pipeline {
     /// `None` for the format that discovery found.
     format: Option<Arc<dyn FormatSpec>>,
     zone: Option<Zone>,
+    encoding: TextEncoding,
     times: Arc<[TimeForm]>,
     steps: Vec<PipelineStep>,
+}
+
+/// Encoding of a log that its bytes do not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum TextEncoding {
+    /// UTF-8, and UTF-16 where the file begins with a mark or with zero bytes.
+    #[default]
+    Detected,
+    Utf16(ByteOrder),
+    /// Latin-1 and Windows-1252, for lines that are not UTF-8.
+    Western,
 }
 
 /// Logs that a pipeline applies to.
@@ -92,6 +105,19 @@ impl Pipeline {
 
     pub(crate) fn zone(&self) -> Option<&Zone> {
         self.zone.as_ref()
+    }
+
+    /// Order of the bytes of a log in UTF-16, if the pipeline names it.
+    pub(crate) fn byte_order(&self) -> Option<ByteOrder> {
+        match self.encoding {
+            TextEncoding::Utf16(order) => Some(order),
+            TextEncoding::Detected | TextEncoding::Western => None,
+        }
+    }
+
+    /// Whether lines that are not UTF-8 are in a Western encoding.
+    pub(crate) fn is_western(&self) -> bool {
+        self.encoding == TextEncoding::Western
     }
 
     pub(crate) fn times(&self) -> Arc<[TimeForm]> {

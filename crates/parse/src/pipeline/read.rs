@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::condition::Condition;
 use super::document::{self, Section, SectionKey};
 use super::step::{Conversion, PipelineStep, RouteTarget, StepAction};
-use super::{LogMatcher, Pipeline};
+use super::{LogMatcher, Pipeline, TextEncoding};
 use crate::formats;
 use crate::grok::PatternLibrary;
 use crate::problem::{ParserFile, ParserProblem, did_you_mean};
 use crate::redact::Redaction;
 use crate::time::TimeForm;
+use crate::utf16::ByteOrder;
+use crate::western;
 use crate::zone::Zone;
 
 const PROGRAMS: &[&str] = &["nginx", "haproxy", "apache", "syslog", "journal", "other"];
@@ -45,6 +47,7 @@ pub(super) fn pipeline(
                 .transpose()?,
             format: None,
             zone: None,
+            encoding: TextEncoding::default(),
             times: Arc::from([]),
             steps: steps.into_iter().map(step).collect::<Result<_, _>>()?,
         };
@@ -84,11 +87,18 @@ fn parse_section(
             known.push(key);
         }
     }
-    known.extend(["time", "time_zone"]);
+    known.extend(["time", "time_zone", "encoding"]);
     section.allow(&known)?;
     if let Some(zone) = section.text("time_zone")? {
         let zone = Zone::parse(zone).map_err(|problem| section.place("time_zone", problem))?;
         pipeline.zone = Some(zone);
+    }
+    if let Some(name) = section.text("encoding")? {
+        pipeline.encoding = encoding(name).ok_or_else(|| {
+            let message = format!("`{name}` is not an encoding that is known here");
+            let hint = "`utf-8`, `utf-16le`, `utf-16be`, `latin1` or `windows-1252`";
+            section.problem("encoding", message, hint)
+        })?;
     }
     let times = section.texts("time")?.into_iter().map(TimeForm::parse);
     let times: Result<Vec<TimeForm>, ParserProblem> = times.collect();
@@ -103,6 +113,16 @@ fn parse_section(
         pipeline.format = Some(format);
     }
     check_keys(&section, name)
+}
+
+fn encoding(name: &str) -> Option<TextEncoding> {
+    match name.to_ascii_lowercase().as_str() {
+        "utf-8" => Some(TextEncoding::Detected),
+        "utf-16le" => Some(TextEncoding::Utf16(ByteOrder::Little)),
+        "utf-16be" => Some(TextEncoding::Utf16(ByteOrder::Big)),
+        western if western::NAMES.contains(&western) => Some(TextEncoding::Western),
+        _ => None,
+    }
 }
 
 /// Refuses keys of other formats, because they would be ignored silently.

@@ -24,6 +24,11 @@ impl<'a> Record<'a> {
         self.attrs.push((self.arena.alloc_str(&name), value));
     }
 
+    /// Adds an attribute of the log itself, before those of its line and beyond their budget.
+    pub(crate) fn keep_source_attr(&mut self, pair: [&'a str; 2]) {
+        self.attrs.push(pair.into());
+    }
+
     /// Keeps an attribute whose name is not on the user's list.
     pub(super) fn keep_unlisted(&mut self, [key, value]: [&'a str; 2]) {
         self.more.push((key, value));

@@ -5,7 +5,7 @@
 
 use super::{FieldValue, NamedText, Record, RowKind};
 use crate::field::Field;
-use crate::{number, request_line, severity, upstream_list};
+use crate::{number, peer_address, request_line, severity, upstream_list};
 
 impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.
@@ -165,9 +165,12 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// `192.0.2.1`, also with a port: `192.0.2.1:5000`, `[2001:db8::1]:5000`.
+    /// `192.0.2.1`, also with a port, or a list, which stays an attribute.
     fn take_client(&mut self, value: &'a str) -> bool {
-        let (address, port) = address_and_port(value);
+        if memchr::memchr(b',', value.as_bytes()).is_some() {
+            return self.take_forwarded(value);
+        }
+        let (address, port) = peer_address::split_port(value);
         let is_set = set(&mut self.request.client_address, Some(address));
         if is_set && port.is_some() {
             set(&mut self.request.client_port, port);
@@ -180,8 +183,13 @@ impl<'a> Record<'a> {
         if self.request.client_address.is_some() {
             return false;
         }
-        let first = list.split(',').next().unwrap_or(list).trim_ascii();
-        self.take_client(first) && first.len() == list.len()
+        let first = peer_address::first_of_list(list);
+        let (address, port) = peer_address::split_port(first);
+        let is_set = set(&mut self.request.client_address, Some(address));
+        if is_set && port.is_some() {
+            set(&mut self.request.client_port, port);
+        }
+        is_set && first.len() == list.len()
     }
 
     fn take_request_line(&mut self, line: &'a str) -> bool {
@@ -240,21 +248,6 @@ impl<'a> Record<'a> {
                 self.keep_attr([key, value]);
             }
         }
-    }
-}
-
-/// An address and the port that some proxies add to it.
-fn address_and_port(text: &str) -> (&str, Option<i64>) {
-    let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let (address, behind) = match bracketed {
-        Some((address, behind)) => (address, behind),
-        None => text.find(':').map_or((text, ""), |at| text.split_at(at)),
-    };
-    let port = behind.strip_prefix(':').and_then(number::integer);
-    match port.filter(|port| (0..=65_535).contains(port)) {
-        Some(port) if !address.is_empty() => (address, Some(port)),
-        None if behind.is_empty() => (address, None),
-        _ => (text, None),
     }
 }
 

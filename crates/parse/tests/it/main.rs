@@ -2,6 +2,7 @@
 //! do.
 
 mod hostile;
+mod kinds;
 mod public;
 mod recorded;
 
