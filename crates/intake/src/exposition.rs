@@ -1,7 +1,9 @@
 //! Prometheus' exposition formats, 0.0.4 and OpenMetrics 1.0, to rows of `metric`.
 //!
-//! From "Exposition formats" of Prometheus' documentation and the OpenMetrics specification. As
-//! there, a text with a malformed line is refused as a whole. Exemplars and help are skipped.
+//! From "Exposition formats" of Prometheus' documentation, its parser (`textparse`) and the
+//! OpenMetrics specification. As there, a text with a malformed line is refused as a whole: a name
+//! with other letters than its format allows, a label given twice, an unknown type, a text of
+//! OpenMetrics without its end, which was cut. Exemplars and help are skipped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,13 +55,19 @@ pub(crate) fn read(
 ) -> Result<usize, ExpositionError> {
     let mut families: HashMap<&str, MetricFamily<'_>> = HashMap::new();
     let mut count = 0;
+    let mut line_count = 0;
+    let mut is_ended = false;
     for (at, line) in text.lines().enumerate() {
+        line_count = at + 1;
         let line = line.trim_matches([' ', '\t', '\r']);
-        if line == "# EOF" {
-            break;
+        if is_ended {
+            return Err(ExpositionError::Line(at + 1, "there is text after `# EOF`"));
         }
-        if let Some(comment) = line.strip_prefix('#') {
-            describe(comment, &mut families);
+        if scene.is_open_metrics && line == "# EOF" {
+            is_ended = true;
+        } else if let Some(comment) = line.strip_prefix('#') {
+            describe(comment, &mut families)
+                .map_err(|problem| ExpositionError::Line(at + 1, problem))?;
         } else if !line.is_empty() {
             count += 1;
             if count > scene.samples_max {
@@ -70,18 +78,56 @@ pub(crate) fn read(
             push(&sample, scene, &families, builder);
         }
     }
+    if scene.is_open_metrics && !is_ended {
+        return Err(ExpositionError::Line(line_count, "the text does not end with `# EOF`"));
+    }
     Ok(count)
 }
 
-fn describe<'a>(comment: &'a str, families: &mut HashMap<&'a str, MetricFamily<'a>>) {
+/// Types of both formats.
+const KINDS: [&str; 9] = [
+    "counter",
+    "gauge",
+    "histogram",
+    "summary",
+    "untyped",
+    "unknown",
+    "gaugehistogram",
+    "info",
+    "stateset",
+];
+
+fn describe<'a>(
+    comment: &'a str,
+    families: &mut HashMap<&'a str, MetricFamily<'a>>,
+) -> Result<(), &'static str> {
     let mut words = comment.split_ascii_whitespace();
-    let (Some(what), Some(name)) = (words.next(), words.next()) else { return };
+    let (Some(what), Some(name)) = (words.next(), words.next()) else { return Ok(()) };
     let name = name.trim_matches('"');
     match what {
-        "TYPE" => families.entry(name).or_default().kind = words.next().unwrap_or_default(),
+        "TYPE" => {
+            let kind = words.next().unwrap_or_default();
+            if !KINDS.contains(&kind) {
+                return Err("its type is unknown");
+            }
+            families.entry(name).or_default().kind = kind;
+        }
         "UNIT" => families.entry(name).or_default().unit = words.next(),
         _ => {}
     }
+    Ok(())
+}
+
+/// Whether a name needs no quotes: letters, digits and underscores, and in names of metrics colons.
+fn is_plain(name: &str, allows_colon: bool) -> bool {
+    let mut bytes = name.bytes();
+    let first = bytes.next();
+    first.is_some_and(|byte| is_plain_byte(byte, allows_colon) && !byte.is_ascii_digit())
+        && bytes.all(|byte| is_plain_byte(byte, allows_colon))
+}
+
+fn is_plain_byte(byte: u8, allows_colon: bool) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || (allows_colon && byte == b':')
 }
 
 /// One sample line.
@@ -98,6 +144,9 @@ impl<'a> Sample<'a> {
         let end = line.find(['{', ' ', '\t']).ok_or("it has no value")?;
         let mut sample = Self { name: line[..end].into(), ..Self::default() };
         let mut rest = line[end..].trim_start();
+        if !sample.name.is_empty() && !is_plain(&sample.name, true) {
+            return Err("its name has letters that need quotes");
+        }
         if let Some(inner) = rest.strip_prefix('{') {
             rest = sample.read_labels(inner)?;
         }
@@ -108,44 +157,62 @@ impl<'a> Sample<'a> {
         let value = words.next().ok_or("it has no value")?;
         sample.value = value.parse().map_err(|_| "its value is not a number")?;
         sample.ts = match words.next() {
-            None | Some("#") => return Ok(sample),
+            None => return Ok(sample),
+            Some("#") if is_open_metrics => return Ok(sample),
             Some(time) => Some(instant(time, is_open_metrics).ok_or("its time is not a number")?),
         };
         match words.next() {
-            None | Some("#") => Ok(sample),
+            None => Ok(sample),
+            Some("#") if is_open_metrics => Ok(sample),
             Some(_) => Err("there is text after its time"),
         }
     }
 
     /// Reads labels up to the brace and returns the rest. A text without `=` is the metric's name,
-    /// as Prometheus 3 writes it.
+    /// as Prometheus 3 writes it. A comma may follow the last label.
     fn read_labels(&mut self, mut rest: &'a str) -> Result<&'a str, &'static str> {
         loop {
-            rest = rest.trim_start_matches([' ', '\t', ',']);
+            rest = rest.trim_start_matches([' ', '\t']);
             if let Some(behind) = rest.strip_prefix('}') {
                 return Ok(behind);
             }
-            let (key, behind) = if let Some(quoted) = rest.strip_prefix('"') {
-                unquoted(quoted)?
-            } else {
-                let end = rest.find(['=', ' ', '\t', '}']).ok_or("its labels are not closed")?;
-                (Cow::Borrowed(&rest[..end]), &rest[end..])
-            };
-            let behind = behind.trim_start();
-            match behind.strip_prefix('=') {
-                Some(value) => {
-                    let value = value.trim_start().strip_prefix('"');
-                    let (value, behind) = unquoted(value.ok_or("a label has no value")?)?;
-                    self.labels.push((key, value));
-                    rest = behind;
-                }
-                None if self.name.is_empty() && rest.starts_with('"') => {
-                    self.name = key;
-                    rest = behind;
-                }
-                None => return Err("a label has no value"),
+            rest = self.read_label(rest)?.trim_start_matches([' ', '\t']);
+            match rest.strip_prefix(',') {
+                Some(behind) => rest = behind,
+                None if rest.is_empty() => return Err("its labels are not closed"),
+                None if !rest.starts_with('}') => return Err("a comma is missing in its labels"),
+                None => {}
             }
         }
+    }
+
+    /// Reads one label, or the name, and returns the rest.
+    fn read_label(&mut self, rest: &'a str) -> Result<&'a str, &'static str> {
+        let is_quoted = rest.starts_with('"');
+        let (key, behind) = if let Some(quoted) = rest.strip_prefix('"') {
+            unquoted(quoted)?
+        } else {
+            let end = rest.find(['=', ' ', '\t', '}', ',']).ok_or("its labels are not closed")?;
+            (Cow::Borrowed(&rest[..end]), &rest[end..])
+        };
+        let behind = behind.trim_start();
+        let Some(value) = behind.strip_prefix('=') else {
+            if !is_quoted || !self.name.is_empty() {
+                return Err("a label has no value");
+            }
+            self.name = key;
+            return Ok(behind);
+        };
+        if !is_quoted && !is_plain(&key, false) {
+            return Err("the name of a label has letters that need quotes");
+        }
+        if self.labels.iter().any(|(known, _)| *known == key) {
+            return Err("a label is given twice");
+        }
+        let value = value.trim_start().strip_prefix('"');
+        let (value, behind) = unquoted(value.ok_or("a label has no value")?)?;
+        self.labels.push((key, value));
+        Ok(behind)
     }
 }
 
@@ -316,7 +383,7 @@ rpc_sum +Inf
     fn open_metrics_have_units_exemplars_and_an_end() {
         let text = "# TYPE wait_seconds counter\n# UNIT wait_seconds seconds\n\
             wait_seconds_total{a=\"b\"} 17 1520879607.789 # {id=\"x\"} 0.5\nwait_seconds_created{a=\"b\"} 1.5\n\
-            # TYPE b info\nb_info{version=\"1\"} 1 # {} 2\n# EOF\nbehind it\n";
+            # TYPE b info\nb_info{version=\"1\"} 1 # {} 2\n# EOF\n";
         expect![[r#"
             ts=2018-03-12T18:33:27.789Z host=web1 name=wait_seconds_total value=17.0 kind=counter unit=seconds labels={job: app, a: b}
             ts=2026-11-20T12:00:00Z host=web1 name=wait_seconds_created value=1.5 kind=gauge unit=seconds labels={job: app, a: b}
@@ -328,7 +395,8 @@ rpc_sum +Inf
     fn malformed_lines_are_reported_with_number_and_problem() {
         for (text, why) in [
             ("a 1\nb\n", "line 2: it has no value\n"),
-            ("a{b=\"c\" 1\n", "line 1: its labels are not closed\n"),
+            ("a{b=\"c\"\n", "line 1: its labels are not closed\n"),
+            ("a{b=\"c\" 1\n", "line 1: a comma is missing in its labels\n"),
             ("a{b=\"c} 1\n", "line 1: a quote is not closed\n"),
             ("a{b=c} 1\n", "line 1: a label has no value\n"),
             ("a{b} 1\n", "line 1: a label has no value\n"),
@@ -337,10 +405,52 @@ rpc_sum +Inf
             ("a 1 2 3\n", "line 1: there is text after its time\n"),
             ("{b=\"c\"} 1\n", "line 1: it has no name\n"),
             ("<html>\n", "line 1: it has no value\n"),
+            ("<html lang=\"en\">\n", "line 1: its name has letters that need quotes\n"),
+            ("a-b 1\n", "line 1: its name has letters that need quotes\n"),
+            ("1a 1\n", "line 1: its name has letters that need quotes\n"),
+            ("a{b-c=\"d\"} 1\n", "line 1: the name of a label has letters that need quotes\n"),
+            ("a{b:c=\"d\"} 1\n", "line 1: the name of a label has letters that need quotes\n"),
+            ("a{b=\"c\",b=\"c\"} 1\n", "line 1: a label is given twice\n"),
+            ("a{b=\"c\" d=\"e\"} 1\n", "line 1: a comma is missing in its labels\n"),
+            ("a{b=\"c\",,d=\"e\"} 1\n", "line 1: a label has no value\n"),
+            ("a{,} 1\n", "line 1: a label has no value\n"),
+            ("# TYPE a number\na 1\n", "line 1: its type is unknown\n"),
+            ("# TYPE a\na 1\n", "line 1: its type is unknown\n"),
+            ("a 1 # {x=\"y\"} 1\n", "line 1: its time is not a number\n"),
+            ("a 0x1p3\n", "line 1: its value is not a number\n"),
+            ("a 1 1.5\n", "line 1: its time is not a number\n"),
+            ("\u{feff}a 1\n", "line 1: its name has letters that need quotes\n"),
         ] {
             assert_eq!(metric(text, false), why, "{text}");
         }
         assert_eq!(metric(&"a 1\n".repeat(101), false), "too many\n");
+        for (text, why) in [
+            ("a 1\n", "line 1: the text does not end with `# EOF`\n"),
+            ("", "line 0: the text does not end with `# EOF`\n"),
+            ("a 1\n# EOF\nb 1\n", "line 3: there is text after `# EOF`\n"),
+        ] {
+            assert_eq!(metric(text, true), why, "{text}");
+        }
+    }
+
+    /// envoyproxy/envoy#2118, prometheus/prometheus#3641, prometheus/prometheus#6853 and
+    /// prometheus/client_java#262: what Prometheus refuses and takes.
+    #[test]
+    fn texts_are_taken_and_refused_as_by_prometheus() {
+        for (text, is_taken) in [
+            ("cluster.outlier.ejections{envoy_cluster_name=\"a\"} 0\n", false),
+            ("cluster_outlier{envoy.cluster_name=\"a\"} 0\n", false),
+            ("cluster_outlier{envoy_cluster_name=VERIFICATION} 0\n", false),
+            ("cluster:outlier:ejections{envoy_cluster_name=\"a\"} 0\n", true),
+            ("throttling{08cd1981=\"\",a089e9af=\"\"} 1\n", false),
+            ("pll_locked{slot=\"4\",type=\"qgsx2\",type=\"dac\"} 1.000000\n", false),
+            ("info_size{type=\"o\",} 679.0\n", true),
+            ("info-size{type=\"o\"} 679.0\n", false),
+            ("{\"info-size\",\"the type\"=\"o\"} 679.0\n", true),
+        ] {
+            let outcome = metric(text, false);
+            assert_eq!(!outcome.starts_with("line "), is_taken, "{text}{outcome}");
+        }
     }
 
     fn escaped(text: &str) -> String {

@@ -54,12 +54,15 @@ fn sample(line: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), &'s
     let value: f64 = value.parse().map_err(|_| "the value is not a number")?;
     // Carbon reads `N` and -1 as the current time.
     let ts = match words.next() {
-        None | Some("N" | "-1") => builder.now,
-        Some(seconds) => {
-            let seconds: f64 = seconds.parse().map_err(|_| "the time is not in seconds")?;
-            Micros::from_unix_seconds(seconds)
-        }
+        None | Some("N") => builder.now,
+        Some(seconds) => match seconds.parse::<f64>().map_err(|_| "the time is not in seconds")? {
+            -1.0 => builder.now,
+            seconds => Micros::from_unix_seconds(seconds),
+        },
     };
+    if words.next().is_some() {
+        return Err("there is text behind the time");
+    }
     let mut parts = path.split(';');
     let name = parts.next().unwrap_or_default();
     let mut labels = Attrs::default();

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Signal;
@@ -349,13 +349,13 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        match self.kind {
-            Double => {
-                self.push_double(value);
-                Ok(())
-            }
-            _ => Err(self.wrong()),
+        if matches!(self.kind, Double) {
+            self.push_double(value);
+            return Ok(());
         }
+        // As in ProtoJSON, `1.0` and `1e2` are integers.
+        let Some(integer) = whole(value) else { return Err(self.wrong()) };
+        self.push_integer(integer.cast_unsigned())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
@@ -366,7 +366,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
                 push_bytes(self.out, self.number, &bytes);
             }
             Base64 => {
-                let bytes = BASE64_STANDARD.decode(text).map_err(|_| self.wrong())?;
+                let bytes = unbase64(text).ok_or_else(|| self.wrong())?;
                 push_bytes(self.out, self.number, &bytes);
             }
             Double => {
@@ -418,6 +418,18 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
         push_bytes(self.out, self.number, &inner);
         Ok(())
     }
+}
+
+/// A number without a fraction as an integer, up to the largest that a float has exactly.
+#[expect(clippy::cast_possible_truncation, reason = "the value is whole and below 2^53")]
+fn whole(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0).then_some(value as i64)
+}
+
+/// Standard or URL-safe Base64, with padding or without, as in ProtoJSON.
+fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=');
+    BASE64_STANDARD_NO_PAD.decode(text).or_else(|_| BASE64_URL_SAFE_NO_PAD.decode(text)).ok()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -56,6 +56,37 @@ fn log_records_are_rows_with_the_attributes_of_their_resource() {
     .assert_eq(&texts(&batches[0], &["ts", "host", "program", "process_id", "severity", "body", "attrs"]));
 }
 
+/// googleapis/google-cloud-rust#6714 and planetf1/otelite#233: what ProtoJSON allows beside the usual
+/// form: Base64 of both alphabets, with padding or without, integers as numbers with an exponent.
+#[test]
+fn json_is_read_as_protojson_allows_it() {
+    let values = [
+        (r#"{"bytesValue":"aGk="}"#, "6869"),
+        (r#"{"bytesValue":"aGk"}"#, "6869"),
+        (r#"{"bytesValue":"--8_"}"#, "fbef3f"),
+        (r#"{"bytesValue":"++8/"}"#, "fbef3f"),
+        (r#"{"intValue":1e2}"#, "100"),
+        (r#"{"intValue":-5.0}"#, "-5"),
+        (r#"{"int_value":"7"}"#, "7"),
+        (r#"{"doubleValue":"-Infinity"}"#, "-inf"),
+    ];
+    for (value, expected) in values {
+        let body = format!(
+            r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"severityNumber":9.0,"body":{value}}}]}}]}}]}}"#
+        );
+        let batches = rows("logs", body.as_bytes());
+        let shown = texts(&batches[0], &["severity", "body"]);
+        assert_eq!(shown, format!("severity=info body={expected}\n"), "{value}");
+    }
+    for wrong in [r#"{"bytesValue":"a*"}"#, r#"{"intValue":1.5}"#, r#"{"intValue":1e300}"#] {
+        let body = format!(
+            r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{wrong}}}]}}]}}]}}"#
+        );
+        let request = request(Method::POST, "/v1/logs", &[JSON], body.as_bytes());
+        assert!(OtlpHttp::read(&request, &mut builder()).is_err(), "{wrong}");
+    }
+}
+
 #[test]
 fn spans_of_servers_are_requests_of_the_application() {
     let batches = rows("traces", SPANS.as_bytes());
