@@ -9,7 +9,8 @@ use crate::{no_breach, output, text};
 /// Crates of the workspace that each crate may depend on: arrows point down. `weir-tables` is allowed everywhere, so a
 /// crate without a row may depend on nothing else.
 const EDGES: &[(&str, &[&str])] = &[
-    ("weir-collect", &["weir-access", "weir-multiline"]),
+    ("weir-collect", &["weir-access", "weir-discover", "weir-multiline"]),
+    ("weir-discover", &["weir-access"]),
     ("weir-intake", &["weir-parse"]),
     ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
     ("weir-tier", &["weir-datafile"]),

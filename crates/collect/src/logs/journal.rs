@@ -166,6 +166,7 @@ impl Journal {
             is_lost: false,
             events: None,
             is_first: !self.is_known,
+            modified: None,
         })
     }
 

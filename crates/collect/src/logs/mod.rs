@@ -6,19 +6,21 @@
 //! position; the hub knows how far each stream is durable, so a stream's identity must be the same
 //! after a restart (`docs/formats/stream-identity.md`).
 
-mod discover;
-mod glob;
 mod journal;
+#[cfg(test)]
+mod nginx_tests;
 mod objects;
+#[cfg(test)]
+mod stranger_tests;
 mod tail;
 
-pub use discover::{Discovery, FoundDirective, Problem, discover};
-pub use glob::expand;
 pub use journal::{Journal, JournalOptions};
 pub use objects::{Object, ObjectLog};
 pub use tail::{
-    Chunk, Gap, GapReason, IdentifiedFile, KnownPositions, NewStream, ReadFrom, RestOptions,
-    StatusChanges, StatusKey, StreamState, StreamStatus, TailEvent, TailOptions, Tailer,
-    is_log_or_part,
+    Chunk, Gap, GapReason, IdentifiedFile, KnownPositions, NewStream, ReadFrom, RecordLogs,
+    RestOptions, StatusChanges, StatusKey, StreamState, StreamStatus, TailEvent, TailOptions,
+    Tailer, is_log_or_part,
 };
+pub use weir_discover::glob::expand;
+pub use weir_discover::{Discovery, FoundDirective, Problem, container_attributes, discover};
 pub use weir_multiline::{Multiline, PRESETS, Splitter};

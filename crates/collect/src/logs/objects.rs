@@ -205,6 +205,7 @@ impl ObjectLog {
             is_lost: false,
             events: None,
             is_first: !current.is_known,
+            modified: None,
         })
     }
 

@@ -239,7 +239,7 @@ impl TailFile {
             return Ok(ReadOutcome::Lines { chunk, is_more });
         }
         let mut limit = match &self.multiline {
-            Some(rule) if rule.joins_pieces() => usual.max(rule.max_bytes),
+            Some(rule) if rule.is_for_reader() => usual.max(rule.max_bytes),
             Some(_) => usual.max(longest),
             None => usual,
         };
@@ -254,13 +254,15 @@ impl TailFile {
         let is_full = bytes.len() == limit;
         let end = self.position + bytes.len() as u64;
         self.size = self.size.max(end);
-        if bytes.first() == Some(&0) {
+        if let Some(order) = self.head.byte_order() {
+            if let Some(length) = order.whole_lines(self.position, &bytes) {
+                return Ok(self.lines(bytes, length, is_full));
+            }
+        } else if bytes.first() == Some(&0) {
             return self.skip_hole();
-        }
-        if let Some(line_end) = before_hole(&bytes) {
+        } else if let Some(line_end) = before_hole(&bytes) {
             return Ok(self.lines(bytes, line_end, true));
-        }
-        if let Some(newline) = memchr::memrchr(b'\n', &bytes) {
+        } else if let Some(newline) = memchr::memrchr(b'\n', &bytes) {
             let is_whole = self.is_ended(now, half_line_after) || self.has_whole_event(now);
             let length =
                 self.complete_events(&bytes[..=newline], &ReadExtent { is_whole, is_full });
@@ -394,8 +396,8 @@ impl TailFile {
                 .last_bytes
                 .extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
-        // The parser joins pieces of containers' messages by itself.
-        let rule = self.multiline.as_ref().filter(|multiline| !multiline.joins_pieces());
+        // The parser joins pieces of containers' messages and lines of records by itself.
+        let rule = self.multiline.as_ref().filter(|multiline| !multiline.is_for_reader());
         let events = rule.map(|multiline| multiline.ends(&bytes));
         Chunk {
             stream: self.stream,
@@ -408,6 +410,7 @@ impl TailFile {
             is_lost: false,
             events,
             is_first: !self.is_known,
+            modified: self.modified().or_else(|| self.identity.modified()),
         }
     }
 

@@ -12,8 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip128::SipHasher24;
-use weir_tables::StreamId;
+use weir_tables::{Micros, StreamId};
 
+use super::byte_order::ByteOrder;
 use super::content::Content;
 
 /// Maximum bytes of the first line that the fingerprint covers.
@@ -54,6 +55,12 @@ impl FileIdentity {
             key.extend_from_slice(&number.to_le_bytes());
         }
         u64::try_from(hash_of(&key).0 & ((1 << MARK_BITS) - 1)).expect("40 bits")
+    }
+
+    /// Time of the last write, if known.
+    pub(super) fn modified(&self) -> Option<Micros> {
+        let micros = i64::try_from(self.modified_ns / 1000).ok();
+        micros.filter(|micros| *micros > 0).map(Micros)
     }
 
     pub(super) fn inode(&self) -> (u64, u64) {
@@ -156,6 +163,11 @@ impl FileHead {
     fn is_hole_filled(&self, content: &mut Content) -> io::Result<bool> {
         let mut first = [0];
         Ok(self.at > 0 && content.read_at(&mut first, 0)? == 1 && first != [0])
+    }
+
+    /// Order of the bytes of a file in UTF-16; `None` for other files.
+    pub(super) fn byte_order(&self) -> Option<ByteOrder> {
+        if self.at == 0 { ByteOrder::of_head(&self.bytes) } else { None }
     }
 
     /// Length of the hole, and the bytes behind it.

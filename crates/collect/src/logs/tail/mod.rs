@@ -15,8 +15,13 @@
 //! thing: a rotated file is read on through its open descriptor whatever its name has become; names
 //! matter only after a restart.
 
+mod byte_order;
 mod check;
+#[cfg(test)]
+mod container_tests;
 mod content;
+#[cfg(test)]
+mod encoding_tests;
 #[cfg(test)]
 mod event_tests;
 mod file;
@@ -59,6 +64,7 @@ use read::OpenFiles;
 use resolve::StreamResolver;
 pub use rotated::is_log_or_part;
 use scan::PathScanner;
+pub use scan::RecordLogs;
 use status::TailReport;
 pub use types::{
     Chunk, Gap, GapReason, NewStream, ReadFrom, RestOptions, StatusChanges, StatusKey, StreamState,
@@ -95,6 +101,12 @@ impl Tailer {
     /// Sets the rules for events of several lines by path or glob; the first match applies.
     pub fn set_multiline(&mut self, rules: Vec<(PathBuf, Multiline)>) {
         self.scanner.set_multiline(rules);
+    }
+
+    /// Sets which further logs have records of several lines that their parser splits by itself: a
+    /// reader stops only between records. Rules of [`Tailer::set_multiline`] come first.
+    pub fn set_record_logs(&mut self, has_records: RecordLogs) {
+        self.scanner.set_record_logs(has_records);
     }
 
     /// Replaces the sources; files of removed sources are read to their end.

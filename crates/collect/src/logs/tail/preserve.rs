@@ -169,7 +169,7 @@ impl Tailer {
             content: Content::Remnant(remnant),
             path: label(&path),
             at: path.as_path().into(),
-            multiline: self.scanner.multiline_of(&path),
+            multiline: self.scanner.multiline_of(&source, &path),
             source: Arc::new(source),
             identity,
             head,

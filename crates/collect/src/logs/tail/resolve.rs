@@ -173,6 +173,7 @@ impl StreamResolver {
                 is_lost: false,
                 events: None,
                 is_first: true,
+                modified: None,
             });
         }
         None

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use super::content::{Content, split_compression};
 use super::fingerprint::FileIdentity;
-use crate::logs::glob::path_matches;
+use weir_discover::glob::path_matches;
 
 /// Number of older parts of a log that are opened at first, newest first.
 pub(super) const SIBLING_LIMIT: usize = 12;

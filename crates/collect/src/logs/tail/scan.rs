@@ -19,7 +19,7 @@ use super::rotated::{DirectoryListings, is_part_of_another};
 use super::schedule::{QUIET_AFTER, Schedule};
 use super::types::StreamState;
 use super::{cannot_read, label};
-use crate::logs::glob;
+use weir_discover::glob;
 use weir_multiline::Multiline;
 
 const EXPAND_EVERY: Duration = Duration::from_secs(2);
@@ -27,8 +27,32 @@ const RETRY_EVERY: Duration = Duration::from_secs(30);
 const PATH_EVERY: Duration = Duration::from_millis(500);
 const QUIET_PATH_EVERY: Duration = Duration::from_secs(2);
 
+/// Which logs have records of several lines, by source and path of the file.
+pub struct RecordLogs(Box<dyn Fn(&LogSource, &str) -> bool + Send>);
+
+impl RecordLogs {
+    /// The logs for which `has_records` holds.
+    pub fn new(has_records: impl Fn(&LogSource, &str) -> bool + Send + 'static) -> Self {
+        Self(Box::new(has_records))
+    }
+}
+
+impl Default for RecordLogs {
+    /// No logs.
+    fn default() -> Self {
+        Self::new(|_, _| false)
+    }
+}
+
+impl std::fmt::Debug for RecordLogs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecordLogs")
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct PathScanner {
+    record_logs: RecordLogs,
     sources: Vec<Arc<LogSource>>,
     /// Rules for events of several lines, by path or glob.
     multiline: Vec<(PathBuf, Arc<Multiline>)>,
@@ -154,14 +178,22 @@ impl PathScanner {
         self.multiline = rules.into_iter().map(|(path, rule)| (path, Arc::new(rule))).collect();
     }
 
+    pub(super) fn set_record_logs(&mut self, record_logs: RecordLogs) {
+        self.record_logs = record_logs;
+    }
+
     pub(super) fn set_sources(&mut self, sources: Vec<LogSource>) {
         self.sources = sources.into_iter().map(Arc::new).collect();
         self.are_sources_new = true;
     }
 
-    pub(super) fn multiline_of(&self, path: &Path) -> Option<Arc<Multiline>> {
+    pub(super) fn multiline_of(&self, source: &LogSource, path: &Path) -> Option<Arc<Multiline>> {
         let rule = self.multiline.iter().find(|(pattern, _)| glob::path_matches(pattern, path));
-        rule.map(|(_, rule)| rule.clone())
+        if let Some((_, rule)) = rule {
+            return Some(rule.clone());
+        }
+        let has_records = self.record_logs.0(source, &path.to_string_lossy());
+        has_records.then(|| Arc::new(Multiline::of_records()))
     }
 
     /// Aligns the watched paths with the sources and their globs; returns the dropped ones.
@@ -237,7 +269,7 @@ impl PathScanner {
             at: path.into(),
             label: label(path),
             is_link: true,
-            multiline: self.multiline_of(path),
+            multiline: self.multiline_of(source, path),
             existed_at_start: self.are_sources_new && path.exists(),
             is_from_glob: glob::is_pattern(&source.path),
             is_identified: false,

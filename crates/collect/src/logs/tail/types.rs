@@ -119,6 +119,8 @@ pub struct Chunk {
     /// Whether the hub does not know the stream yet. It would then not notice a gap, so this chunk
     /// must be durable before the next one of the stream is sent.
     pub is_first: bool,
+    /// Time of the last write of the file when it was read; `None` if unknown.
+    pub modified: Option<Micros>,
 }
 
 impl Chunk {

@@ -10,7 +10,7 @@ use weir_tables::{LogFormat, LogSource, Program};
 
 use super::process::ServerProcess;
 use super::{DiscoveryBuilder, FoundDirective, below, syslog};
-use crate::logs::glob;
+use crate::glob;
 
 const CONFIGURATION: &str = "/etc/haproxy/haproxy.cfg";
 const LOG: &str = "/var/log/haproxy.log";

@@ -6,9 +6,10 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-pub(super) const MATCH_LIMIT: usize = 10_000;
+pub(crate) const MATCH_LIMIT: usize = 10_000;
 
-pub(super) fn is_pattern(path: &Path) -> bool {
+/// Whether a path has a wildcard.
+pub fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
@@ -39,7 +40,7 @@ fn expand_here(pattern: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether `pattern` matches `path`, component by component.
-pub(super) fn path_matches(pattern: &Path, path: &Path) -> bool {
+pub fn path_matches(pattern: &Path, path: &Path) -> bool {
     pattern.components().count() == path.components().count()
         && pattern.components().zip(path.components()).all(|(pattern, part)| {
             let (pattern, part) = (pattern.as_os_str(), part.as_os_str());

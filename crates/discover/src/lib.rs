@@ -2,15 +2,21 @@
 //!
 //! Running servers come first (their command lines show which configuration applies), then the
 //! default paths of distributions. Nothing is executed. Files in other mount namespaces
-//! (containers) are read through `/proc/PID/root`.
+//! (containers) are read through `/proc/PID/root`. What containers write to their standard output
+//! is in files of their runtime, which are named by globs.
 
 mod apache;
+mod container;
+mod container_names;
+mod container_output;
+#[cfg(test)]
+mod container_tests;
+mod docker;
+pub mod glob;
 mod haproxy;
 mod nginx;
 mod nginx_tokens;
 mod process;
-#[cfg(test)]
-mod stranger_tests;
 mod syslog;
 #[cfg(test)]
 mod tests;
@@ -19,6 +25,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use container_names::container_attributes;
 use weir_tables::{ConfigDirective, LogSource, Micros, Program};
 
 const CONFIG_LIMIT: u64 = 8 << 20;
@@ -106,6 +113,7 @@ pub fn discover(root: &Path) -> Discovery {
     haproxy::find(&mut found, &processes);
     apache::find(&mut found, &processes);
     syslog::find(&mut found);
+    container::find(&mut found);
     found.finish()
 }
 
@@ -123,8 +131,12 @@ impl DiscoveryBuilder {
         Self { root: root.to_owned(), found: Discovery::default(), by_path: HashMap::new() }
     }
 
-    /// Adds a source unless its path already has one.
+    /// Adds a source unless its path already has one, or is a link to a standard output, which the
+    /// runtime of the container has.
     fn source(&mut self, source: LogSource) {
+        if source.path.read_link().is_ok_and(|target| is_standard_output(&target)) {
+            return;
+        }
         if let Some(at) = self.by_path.get(&source.path) {
             let first = &self.found.sources[*at];
             if first.format != source.format && first.program == source.program {
@@ -201,6 +213,21 @@ fn as_owner(
         let message = format!("cannot read the configuration below `{}`: {error}", base.display());
         found.problem(base.display().to_string(), hint, message);
     }
+}
+
+/// Whether a path is the standard output or error of the process that opens it.
+fn is_standard_output(path: &Path) -> bool {
+    const NAMES: [&str; 8] = [
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/fd/1",
+        "/dev/fd/2",
+        "/proc/self/fd/1",
+        "/proc/self/fd/2",
+        "/proc/1/fd/1",
+        "/proc/1/fd/2",
+    ];
+    NAMES.iter().any(|name| path == Path::new(name))
 }
 
 /// Path of a server's file as seen from here.

@@ -2,13 +2,12 @@
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use weir_tables::Micros;
+use weir_tables::{LogSource, Micros};
 
-use super::*;
-use crate::logs::{TailOptions, Tailer};
+use super::{Problem, TailOptions, Tailer, discover};
 
 const NOBODY: u32 = 65_534;
 

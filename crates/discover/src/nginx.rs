@@ -16,7 +16,7 @@ use weir_tables::{JsonEscape, LogFormat, LogSource, Program};
 use super::nginx_tokens::{Token, tokens};
 use super::process::ServerProcess;
 use super::{DiscoveryBuilder, FoundDirective, below};
-use crate::logs::glob;
+use crate::glob;
 
 const DEPTH_LIMIT: usize = 16;
 

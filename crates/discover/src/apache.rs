@@ -12,7 +12,7 @@ use weir_tables::{LogFormat, LogSource, Program};
 
 use super::process::ServerProcess;
 use super::{DiscoveryBuilder, FoundDirective, below};
-use crate::logs::glob;
+use crate::glob;
 
 const DEPTH_LIMIT: usize = 16;
 const FILE_LIMIT: usize = 2000;
