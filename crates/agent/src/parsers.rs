@@ -11,6 +11,8 @@ use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 
 /// First lines that name values are read up to here.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
+/// Bytes that show the encoding of a file.
+const HEAD_BYTES: u64 = 64;
 
 /// Everything that `[parsers]` says.
 pub fn load(values: &Values) -> Result<Parsers, Failure> {
@@ -64,6 +66,15 @@ pub fn read_dir(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The first bytes of a file, which show its encoding.
+pub fn head(path: &str) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    Some(head)
 }
 
 /// The first line of a file, for formats whose first line names the values.

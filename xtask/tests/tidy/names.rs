@@ -220,3 +220,50 @@ fn names_are_split_into_words() {
     assert!(is_participle("Asked") && is_participle("Told") && !is_participle("Setting"));
     assert_eq!(parameters("a: u64, b: Vec<(u8, u8)>) -> x"), ["a: u64", " b: Vec<(u8, u8)>"]);
 }
+
+/// Flags that a text tells people to use, each with the command before it: `weir parse --grok`.
+fn named_flags(text: &str) -> Vec<(String, String)> {
+    let command = Regex::new(r"`weir ([a-z]+)([^`\n]*)`").expect("a valid expression");
+    let flag = Regex::new(r"(?:^|[\s\[])(--[a-z][a-z-]+)").expect("a valid expression");
+    let mut found = Vec::new();
+    for named in command.captures_iter(text) {
+        let flags = flag.captures_iter(&named[2]).map(|flag| flag[1].to_owned());
+        found.extend(flags.map(|flag| (named[1].to_owned(), flag)));
+    }
+    found
+}
+
+/// A hint that names a flag is of no use without it. Commands below a command are left out, since
+/// docs/cli.md has no list of their flags.
+#[test]
+fn flags_in_texts_exist() {
+    let reference = crate::text("docs/cli.md");
+    let sections: Vec<&str> = reference.split("\n## weir ").collect();
+    let mut breaches = Vec::new();
+    for (path, text) in crate::files() {
+        let is_text = [".rs", ".sql", ".toml", ".md"].iter().any(|end| path.ends_with(end));
+        if !is_text || path.starts_with("CHANGELOG") || path.starts_with("docs/bench") {
+            continue;
+        }
+        for (command, flag) in named_flags(&text) {
+            let section =
+                sections.iter().find(|section| section.starts_with(&format!("{command}\n")));
+            let is_known = section.is_some_and(|section| {
+                let mut words = section.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                section.contains("\nCommands:\n") || words.any(|word| word == flag)
+            });
+            if !is_known {
+                breaches.push(format!("{path}: `weir {command}` has no flag {flag}"));
+            }
+        }
+    }
+    no_breach(&breaches);
+}
+
+#[test]
+fn flags_are_found_behind_their_command() {
+    let found = named_flags("hint: `weir parse --list` or `weir up --tail FILE --data`, `weir`");
+    let shown: Vec<String> =
+        found.iter().map(|(command, flag)| format!("{command} {flag}")).collect();
+    assert_eq!(shown, ["parse --list", "up --tail", "up --data"]);
+}

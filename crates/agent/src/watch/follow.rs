@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use weir_collect::logs::{
-    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, ObjectLog, StatusKey, TailEvent,
-    TailOptions, Tailer,
+    Chunk, Gap, GapReason, Journal, JournalOptions, NewStream, ObjectLog, RecordLogs, StatusKey,
+    TailEvent, TailOptions, Tailer,
 };
 use weir_config::Values;
 use weir_process::meter::{Stage, StageRun};
@@ -149,6 +149,11 @@ impl Follower {
             ship: ShipLog::default(),
             memory,
         }
+    }
+
+    /// Sets which logs have records of several lines.
+    pub(super) fn set_record_logs(&mut self, has_records: RecordLogs) {
+        self.tailer.set_record_logs(has_records);
     }
 
     /// Until the stop.

@@ -33,9 +33,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_collect::host::HostOptions;
-use weir_collect::logs::{RestOptions, TailOptions};
+use weir_collect::logs::{RecordLogs, RestOptions, TailOptions};
 use weir_config::Values;
 use weir_config::databases::NamedDatabase;
+use weir_parse::StreamName;
 use weir_probe::Prober;
 use weir_probe::database::DatabaseProber;
 use weir_process::failure::Failure;
@@ -158,6 +159,7 @@ impl Watch {
             watch.spawn("weir-database", move |context| ask_always(&context, prober))?;
         }
         let (jobs, work) = std::sync::mpsc::sync_channel(CHUNKS_WAITING);
+        let record_parsers = parsers.clone();
         watch.spawn("weir-parse", move |context| {
             parse::parse_always(&context, &parsers, &work);
         })?;
@@ -170,7 +172,11 @@ impl Watch {
             buckets.push(followed);
             watch.spawn("weir-bucket", move |context| fetcher.run(&context))?;
         }
-        let follower = follow::Follower::new(watch.context.clone(), jobs, values, limits, buckets);
+        let mut follower =
+            follow::Follower::new(watch.context.clone(), jobs, values, limits, buckets);
+        follower.set_record_logs(RecordLogs::new(move |source, path| {
+            record_parsers.line_parser(source, StreamName { path, host: "" }).joins_quotes()
+        }));
         watch.spawn("weir-tail", move |_| follower.run())?;
         for collector in crate::capture::Collector::configured(values) {
             watch.spawn("weir-wire", move |context| collector.run(&context))?;

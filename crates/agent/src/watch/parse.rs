@@ -4,10 +4,11 @@
 //! that thousands of rarely written logs cost no more than the few busy ones.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use weir_collect::logs::Chunk;
+use weir_collect::logs::{Chunk, container_attributes};
 use weir_parse::{LineParser, ParsedRows, Parsers, StreamName};
 use weir_process::meter::{LineCounts, Stage, StageRun};
 use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
@@ -44,6 +45,7 @@ pub(super) fn parse_always(context: &WatchContext, parsers: &Parsers, jobs: &Rec
                 .entry(chunk.stream)
                 .or_insert_with(|| ParsedStream::new(parsers, &chunk, &context.host));
             stream.used_at = now;
+            stream.parser.set_last_write(chunk.modified);
             match &chunk.events {
                 Some(ends) => {
                     stream.parser.parse_events(&chunk.bytes, ends, chunk.from, now, &mut rows);
@@ -88,11 +90,14 @@ impl ParsedStream {
         // An object's name determines its format; its rows belong to the bucket.
         let named = chunk.source.path.to_str().filter(|path| path.starts_with("s3://"));
         let pipeline = parsers.find(&chunk.source, named.unwrap_or(&chunk.path));
-        let mut parser = parsers.line_parser_with(
-            pipeline,
-            &chunk.source,
-            StreamName { path: &chunk.path, host },
-        );
+        let name = StreamName { path: &chunk.path, host };
+        let parser = parsers.line_parser_with(pipeline, &chunk.source, name);
+        let mut parser = parser.with_attributes(container_attributes(Path::new(&*chunk.path)));
+        if chunk.from > 0
+            && let Some(head) = crate::parsers::head(&chunk.path)
+        {
+            parser.set_head(&head);
+        }
         if chunk.from > 0
             && parser.needs_header()
             && let Some(line) = crate::parsers::first_line(&chunk.path)
