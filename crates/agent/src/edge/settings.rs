@@ -108,14 +108,11 @@ const TRUSTED_PROXIES: NetworkKey =
 
 fn networks(texts: &[String], key: &NetworkKey) -> Result<Vec<IpNetwork>, Failure> {
     let NetworkKey { name, purpose } = key;
-    let parsed = texts.iter().map(|text| {
-        IpNetwork::parse(text).ok_or_else(|| {
-            Failure::new(format!("cannot {purpose} `{text}`: it is not a network"))
-                .hint(format!("write `edge.{name}` as [\"10.0.0.0/8\", \"2001:db8::/32\"]"))
-                .code(EXIT_CONFIG)
-        })
-    });
-    parsed.collect()
+    IpNetwork::parse_each(texts.iter().map(String::as_str)).map_err(|text| {
+        Failure::new(format!("cannot {purpose} `{text}`: it is not a network"))
+            .hint(format!("write `edge.{name}` as [\"10.0.0.0/8\", \"2001:db8::/32\"]"))
+            .code(EXIT_CONFIG)
+    })
 }
 
 fn certificates(values: &Values) -> Result<Vec<CertificateFiles>, Failure> {

@@ -62,7 +62,7 @@ enum IntakeSocket {
 pub(crate) fn bind(values: &Values) -> Result<BoundIntake, Failure> {
     let intake = &values.intake;
     let token = intake.token_file.as_deref().map(read_token).transpose()?;
-    let allow = intake.allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
+    let allow = networks(&intake.allow)?;
     let access = AccessRules { token, allow };
     let shared_key = intake.fluent_shared_key_file.as_deref().map(read_token).transpose()?;
     let checks = checks::settings(values)?;
@@ -173,8 +173,8 @@ fn tls(values: &Values) -> Result<Option<TlsServer>, Failure> {
     }
 }
 
-fn network(text: &str) -> Result<IpNetwork, Failure> {
-    IpNetwork::parse(text).ok_or_else(|| {
+fn networks(texts: &[String]) -> Result<Vec<IpNetwork>, Failure> {
+    IpNetwork::parse_each(texts.iter().map(String::as_str)).map_err(|text| {
         Failure::new(format!("cannot use `intake.allow`: `{text}` is not a network"))
             .hint("write it as 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32")
             .code(EXIT_CONFIG)

@@ -9,9 +9,8 @@
 //! ```
 //! A test of a field that is NULL is false, `!=` included: `not (a = "b")` also holds without `a`.
 
-use std::net::IpAddr;
-
 use regex::Regex;
+use weir_tables::IpNetwork;
 
 use crate::number;
 use crate::problem::ParserProblem;
@@ -43,7 +42,7 @@ pub(crate) enum FieldTest {
     StartsWith(String),
     EndsWith(String),
     Matches(Box<Regex>),
-    InNetwork(Network),
+    InNetwork(IpNetwork),
 }
 
 /// A value in a condition.
@@ -51,13 +50,6 @@ pub(crate) enum FieldTest {
 pub(crate) struct Constant {
     text: String,
     number: Option<f64>,
-}
-
-/// `10.0.0.0/8`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
-    address: IpAddr,
-    prefix: u32,
 }
 
 impl Condition {
@@ -117,7 +109,7 @@ impl FieldTest {
             Self::StartsWith(start) => text.starts_with(start.as_str()),
             Self::EndsWith(end) => text.ends_with(end.as_str()),
             Self::Matches(regex) => regex.is_match(text),
-            Self::InNetwork(network) => text.parse().is_ok_and(|address| network.holds(address)),
+            Self::InNetwork(network) => text.parse().is_ok_and(|address| network.contains(address)),
         }
     }
 }
@@ -143,30 +135,6 @@ fn number_of(value: FieldValue<'_>) -> Option<f64> {
         FieldValue::Text(text) => number::float(text),
         FieldValue::Integer(integer) => Some(integer as f64),
         FieldValue::Float(float) => Some(float),
-    }
-}
-
-impl Network {
-    fn parse(text: &str) -> Option<Self> {
-        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
-        let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = if prefix.is_empty() { most } else { prefix.parse().ok()? };
-        (prefix <= most).then_some(Self { address, prefix })
-    }
-
-    fn holds(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(net), IpAddr::V4(address)) => {
-                let shift = 32 - self.prefix;
-                net.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V6(net), IpAddr::V6(address)) => {
-                let shift = 128 - self.prefix;
-                net.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            _ => false,
-        }
     }
 }
 
@@ -292,7 +260,7 @@ impl<'t> ConditionReader<'t> {
             "matches" => self.regex(),
             "in_network" => {
                 let text = self.value()?.text;
-                Network::parse(&text)
+                IpNetwork::parse(&text)
                     .map(FieldTest::InNetwork)
                     .ok_or_else(|| self.problem(&format!("`{text}` is not a network such as 10.0.0.0/8")))
             }
@@ -393,7 +361,7 @@ mod tests {
             ("2001:db8::/32", "2001:db8:1::1", true),
             ("2001:db8::/32", "1.2.3.4", false),
         ] {
-            let is_held = Network::parse(network).unwrap().holds(address.parse().unwrap());
+            let is_held = IpNetwork::parse(network).unwrap().contains(address.parse().unwrap());
             assert_eq!(is_held, expected, "{address} in {network}");
         }
     }

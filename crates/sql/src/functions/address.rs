@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
-use ipnet::IpNet;
+use weir_tables::IpNetwork;
 
 use super::{number_of, of_text, text_of};
 
@@ -16,7 +16,7 @@ pub(super) fn ip_in() -> ScalarUDF {
         let networks = text_of(constants.first()).map(networks).transpose()?;
         Ok(move |text: &str| {
             let (address, networks) = (address(text)?, networks.as_ref()?);
-            Some(networks.iter().any(|network| network.contains(&address)))
+            Some(networks.iter().any(|network| network.contains(address)))
         })
     })
 }
@@ -29,8 +29,8 @@ pub(super) fn ip_network() -> ScalarUDF {
         let v6 = bits(constants, 1, 128)?;
         Ok(move |text: &str| {
             let address = address(text)?;
-            let network = IpNet::new(address, if address.is_ipv4() { v4? } else { v6? }).ok()?;
-            Some(network.trunc().to_string())
+            let network = IpNetwork::around(address, if address.is_ipv4() { v4? } else { v6? })?;
+            Some(network.to_string())
         })
     })
 }
@@ -39,24 +39,18 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
-fn networks(text: &str) -> Result<Vec<IpNet>> {
-    text.split(',').map(network).collect()
-}
-
-fn network(part: &str) -> Result<IpNet> {
-    let part = part.trim();
-    let parsed = part.parse().ok().or_else(|| part.parse().ok().map(IpAddr::into));
-    match parsed {
-        Some(network) => Ok(network),
-        None => {
+fn networks(text: &str) -> Result<Vec<IpNetwork>> {
+    match IpNetwork::parse_each(text.split(',').map(str::trim)) {
+        Ok(networks) => Ok(networks),
+        Err(part) => {
             exec_err!("ip_in: `{part}` is not a network; write `10.0.0.0/8` or `2001:db8::/32`")
         }
     }
 }
 
-fn bits(constants: &[Option<ScalarValue>], place: usize, most: u8) -> Result<Option<u8>> {
+fn bits(constants: &[Option<ScalarValue>], place: usize, most: u32) -> Result<Option<u32>> {
     let Some(bits) = number_of(constants.get(place)) else { return Ok(None) };
-    match u8::try_from(bits) {
+    match u32::try_from(bits) {
         Ok(bits) if bits <= most => Ok(Some(bits)),
         _ => exec_err!("ip_network: {bits} bits are not between 0 and {most}"),
     }
@@ -70,7 +64,7 @@ mod tests {
     fn networks_hold_their_addresses() {
         let is_in = |text: &str, list: &str| {
             let address = address(text).expect("an address");
-            networks(list).expect("networks").iter().any(|network| network.contains(&address))
+            networks(list).expect("networks").iter().any(|network| network.contains(address))
         };
         assert!(is_in("10.255.0.1", "10.0.0.0/8"));
         assert!(is_in("::ffff:10.1.2.3", "192.168.0.0/16, 10.0.0.0/8"));
