@@ -112,6 +112,9 @@ impl RowSender {
         let Some(batch) = &mut self.batch else { return };
         let Some(row) = batch.rows.next() else { return };
         self.sent += 1;
+        if batch.cells.len() > usize::from(u16::MAX) {
+            return writer.break_off("a result has more than 65535 columns");
+        }
         writer.message(b'D', |body| {
             body.extend_from_slice(&count(batch.cells.len()));
             for (column, format) in batch.cells.iter().zip(&self.formats) {
@@ -132,6 +135,9 @@ pub(crate) fn describe<W: AsyncWrite + Unpin>(
     schema: &Schema,
     formats: &[Format],
 ) {
+    if schema.fields().len() > usize::from(u16::MAX) {
+        return writer.break_off("a result has more than 65535 columns");
+    }
     writer.message(b'T', |body| {
         body.extend_from_slice(&count(schema.fields().len()));
         for ((field, kind), format) in schema.fields().iter().zip(kinds(schema)).zip(formats) {

@@ -10,6 +10,9 @@ use crate::settings::Setting;
 
 /// Buffered bytes that trigger a write.
 const PIECE_BYTES: usize = 64 << 10;
+/// Largest message, as PostgreSQL's largest value. The protocol's length has 31 bits: a client would
+/// take what is beyond it for further messages.
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// Timeout of a write to a client that does not read.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -17,21 +20,44 @@ const STALL: Duration = Duration::from_secs(60);
 pub(crate) struct MessageWriter<W> {
     to: W,
     buffer: Vec<u8>,
+    message_bytes_max: usize,
+    /// Whether a message could not be expressed: the connection ends with an error.
+    is_broken: bool,
 }
 
 impl<W: AsyncWrite + Unpin> MessageWriter<W> {
     pub(crate) fn new(to: W) -> Self {
-        Self { to, buffer: Vec::new() }
+        let message_bytes_max = MESSAGE_BYTES_MAX;
+        Self { to, buffer: Vec::new(), message_bytes_max, is_broken: false }
     }
 
     /// Adds a message; `fill` appends its body.
     pub(crate) fn message(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+        if self.is_broken {
+            return;
+        }
         self.buffer.push(kind);
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&[0; 4]);
         fill(&mut self.buffer);
-        let length = i32::try_from(self.buffer.len() - start).unwrap_or(i32::MAX);
-        self.buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        let length = self.buffer.len() - start;
+        match i32::try_from(length) {
+            Ok(length32) if length <= self.message_bytes_max => {
+                self.buffer[start..start + 4].copy_from_slice(&length32.to_be_bytes());
+            }
+            _ => {
+                self.buffer.truncate(start - 1);
+                self.break_off(&format!("a row or value exceeds {} bytes", self.message_bytes_max));
+            }
+        }
+    }
+
+    /// Ends the connection with an error, since its protocol cannot express what follows.
+    pub(crate) fn break_off(&mut self, why: &str) {
+        if !self.is_broken {
+            self.error("FATAL", &PgError::new("54000", why));
+            self.is_broken = true;
+        }
     }
 
     /// Adds an error; `severity` is `ERROR`, or `FATAL` before the connection ends.
@@ -63,7 +89,7 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
 
     /// Writes if enough is buffered.
     pub(crate) async fn flush_if_full(&mut self) -> io::Result<()> {
-        if self.buffer.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
+        if self.is_broken || self.buffer.len() >= PIECE_BYTES { self.flush().await } else { Ok(()) }
     }
 
     /// Writes everything that is buffered.
@@ -79,7 +105,11 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
         }
         self.buffer.clear();
         self.buffer.shrink_to(PIECE_BYTES);
-        tokio::time::timeout(STALL, self.to.flush()).await.unwrap_or(Ok(()))
+        let flushed = tokio::time::timeout(STALL, self.to.flush()).await.unwrap_or(Ok(()));
+        match self.is_broken {
+            true => Err(io::Error::new(ErrorKind::InvalidData, "a message is too long")),
+            false => flushed,
+        }
     }
 
     /// Writes the rest and closes, ignoring errors.
@@ -93,4 +123,27 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
 pub(crate) fn push_text(body: &mut Vec<u8>, text: &str) {
     body.extend(text.bytes().map(|byte| if byte == 0 { b' ' } else { byte }));
     body.push(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length that does not fit lets the other side read a value as messages: CVE-2024-27304,
+    /// elixir-ecto/postgrex#711, lib/pq#1209, yandex/odyssey#995.
+    #[tokio::test]
+    async fn a_message_that_is_too_long_ends_the_connection_and_leaves_nothing_of_itself() {
+        let mut writer = MessageWriter { message_bytes_max: 200, ..MessageWriter::new(Vec::new()) };
+        writer.message(b'D', |body| body.extend_from_slice(&[1; 196]));
+        writer.flush().await.unwrap();
+        assert_eq!(writer.to[..5], [b'D', 0, 0, 0, 200]);
+        writer.to.clear();
+        writer.message(b'D', |body| body.extend_from_slice(&[2; 197]));
+        writer.complete("SELECT 1");
+        let ended = writer.flush_if_full().await.unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::InvalidData);
+        let text = String::from_utf8_lossy(&writer.to).into_owned();
+        assert!(text.starts_with('E') && text.contains("54000"), "{text}");
+        assert!(!text.contains('\u{2}') && !text.contains("SELECT"), "{text}");
+    }
 }

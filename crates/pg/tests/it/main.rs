@@ -1,6 +1,7 @@
 //! Protocol tests over real sockets with a scripted engine, including messages that no client
 //! sends.
 
+mod encryption;
 mod extended;
 mod kit;
 mod login;

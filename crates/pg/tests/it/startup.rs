@@ -137,12 +137,16 @@ async fn startup_options_become_settings_and_those_without_effect_are_refused() 
     }
 }
 
+/// ClickHouse/ClickHouse#107485 and seaweedfs/seaweedfs#10099: lengths below 4 became huge.
 #[tokio::test]
 async fn malformed_startup_messages_end_the_connection_without_a_reply() {
     let server = TestServer::start_open().await;
     let oversized = [&20_000_i32.to_be_bytes()[..], &[0; 16]].concat();
+    let of_2_gb = [&i32::MAX.to_be_bytes()[..], &[0; 16]].concat();
     for bytes in [
         oversized,
+        of_2_gb,
+        i32::MIN.to_be_bytes().to_vec(),
         (-1_i32).to_be_bytes().to_vec(),
         3_i32.to_be_bytes().to_vec(),
         [&5_i32.to_be_bytes()[..], &[1]].concat(),
