@@ -313,7 +313,7 @@ impl Uplink {
                 reported.clone_from(&error.message);
                 match next {
                     Some(next) if hubs.len() > 1 => {
-                        tracing::warn!("{error}\ntrying the hub `{next}` next")
+                        tracing::warn!("{error}; trying the hub `{next}` next")
                     }
                     _ => tracing::warn!("{error}"),
                 }

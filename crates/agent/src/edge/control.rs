@@ -107,7 +107,7 @@ impl EdgeControl {
         let changing = tokio::task::spawn_blocking(move || work(&control)).await;
         let changes = changing.map_err(|_| Failure::new("the change panicked"))??;
         if !changes.is_empty() && !is_dry_run {
-            tracing::info!("the edge has changed by request:\n{}", changes.join("\n"));
+            tracing::info!("the edge has changed by request: {}", changes.join("; "));
         }
         Ok(changes)
     }

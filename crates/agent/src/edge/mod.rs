@@ -221,7 +221,7 @@ async fn reload_always(control: Arc<EdgeControl>, reload: ReloadConfig) {
                 tracing::info!("the edge's configuration is as it was")
             }
             Ok(lines) => {
-                tracing::info!("the edge's configuration has changed:\n{}", lines.join("\n"))
+                tracing::info!("the edge's configuration has changed: {}", lines.join("; "))
             }
             Err(failure) => tracing::error!("the edge stays as it is: {failure}"),
         };
