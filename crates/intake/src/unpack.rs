@@ -186,4 +186,56 @@ mod tests {
         let mut take = |bytes: usize| -> bool { panic!("{bytes} bytes are taken") };
         assert_eq!(unpack("snappy", body, 1 << 20, &mut take), Err(UnpackError::TooLarge));
     }
+
+    /// Bodies that are a thousand times larger inside: OneUptime/oneuptime#3404,
+    /// headroomlabs-ai/headroom#3284, and libwww-perl/HTTP-Message#206 (one coding of several).
+    #[test]
+    fn bombs_of_every_coding_end_at_the_limit_and_take_no_more_memory() {
+        let content = vec![0; 32 << 20];
+        for coding in &CODINGS[1..] {
+            let body = packed(coding, &content);
+            let mut taken = 0;
+            let mut take = |bytes| {
+                taken += bytes;
+                true
+            };
+            let outcome = unpack(coding, body, 1 << 20, &mut take);
+            assert_eq!(outcome, Err(UnpackError::TooLarge), "{coding}");
+            assert!(taken <= (1 << 20) + (256 << 10), "{coding}: {taken} bytes");
+        }
+    }
+
+    #[test]
+    fn a_body_is_unpacked_once_and_lists_of_codings_are_refused() {
+        let inner = packed("gzip", &[0; 100_000]);
+        let outer = packed("gzip", &inner);
+        assert_eq!(unpack("gzip", outer.clone(), 10_000, &mut |_| true), Ok(inner));
+        for list in [
+            "gzip, gzip",
+            "gzip,zstd",
+            "zstd, gzip",
+            "gzip;q=1",
+            "gzip gzip",
+            "lz4",
+            "snappy-framed",
+        ] {
+            let outcome = unpack(list, outer.clone(), 1 << 20, &mut |_| true);
+            assert_eq!(outcome, Err(UnpackError::Unknown(list.to_owned())));
+        }
+    }
+
+    #[test]
+    fn many_members_and_large_windows_take_no_memory_of_their_own() {
+        let empty = packed("gzip", b"");
+        let members = empty.repeat(5000);
+        assert_eq!(unpack("gzip", members.into(), 1 << 20, &mut |_| true), Ok(Bytes::new()));
+        let frames = packed("zstd", &[1; 1000]).repeat(2000);
+        let outcome = unpack("zstd", frames.into(), 1 << 20, &mut |_| true);
+        assert_eq!(outcome, Err(UnpackError::TooLarge));
+        // A frame that asks for a window of 2 GiB.
+        let window =
+            [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[0x03, 0x00, 0x00, b'a']].concat();
+        let outcome = unpack("zstd", window.into(), 1 << 20, &mut |_| true);
+        assert!(matches!(outcome, Err(UnpackError::Broken(_))), "{outcome:?}");
+    }
 }

@@ -223,3 +223,73 @@ pub(crate) fn read_certificate(certificate: &[u8]) -> Option<CertificateInfo> {
         issuer: parsed.issuer().as_raw().to_vec(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::{CertificateError, RootCertStore};
+
+    use super::*;
+
+    const NOW: Micros = Micros(1_795_176_000_000_000);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn authority() -> Authority {
+        Authority::from_pem(&new_authority(NOW).unwrap()).unwrap()
+    }
+
+    fn signed(authority: &Authority, request: &[u8]) -> Vec<u8> {
+        let agent = AgentName { name: "web1", id: [7; 16] };
+        authority.sign_agent(&agent, request, NOW, DAY).unwrap()
+    }
+
+    /// A request that names other hosts, wildcards and NUL (CVE-2009-2408), and asks to sign others.
+    #[test]
+    fn a_certificate_has_none_of_the_names_that_a_request_asks_for() {
+        let (authority, key) = (authority(), KeyPair::generate().unwrap());
+        for name in ["db1", "WEB1", "web1\0.evil.example", "*", HUB_NAME] {
+            let mut asked = CertificateParams::default();
+            asked.distinguished_name.push(DnType::CommonName, name);
+            let uri = format!("{AGENT_URI}{}", secret::hex(&[9; 16])).try_into().unwrap();
+            asked.subject_alt_names =
+                vec![SanType::DnsName(HUB_NAME.try_into().unwrap()), SanType::URI(uri)];
+            asked.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            let request = asked.serialize_request(&key).unwrap();
+            let certificate = signed(&authority, request.der());
+            let info = read_certificate(&certificate).unwrap();
+            assert_eq!((info.name.as_str(), info.agent), ("web1", Some([7; 16])), "{name:?}");
+            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+            let names = parsed.subject_alternative_name().unwrap().unwrap();
+            assert_eq!(names.value.general_names.len(), 1, "{name:?}");
+            assert_eq!(parsed.subject().iter_common_name().count(), 1, "{name:?}");
+            assert!(!parsed.is_ca(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_agents_certificate_does_not_prove_a_hub() {
+        let authority = authority();
+        let request = signing_request(&KeyPair::generate().unwrap()).unwrap();
+        let agent = CertificateDer::from(signed(&authority, &request));
+        let (hub, _) = authority.hub_key(NOW).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate().clone()).unwrap();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crate::tls::provider());
+        let verifier = verifier.build().unwrap();
+        let name = ServerName::try_from(HUB_NAME).unwrap();
+        let now = UnixTime::since_unix_epoch(since_epoch(NOW));
+        let verify = |leaf: &CertificateDer<'_>| {
+            verifier.verify_server_cert(leaf, &[], &name, &[], now).map(drop)
+        };
+        verify(&hub.cert[0]).unwrap();
+        let refused = verify(&agent).unwrap_err();
+        assert!(matches!(refused, rustls::Error::InvalidCertificate(_)), "{refused}");
+        let is_unknown = |error: &rustls::Error| {
+            matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+        };
+        assert!(!is_unknown(&refused), "the authority is known, the purpose is wrong: {refused}");
+    }
+}
