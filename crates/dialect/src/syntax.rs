@@ -8,12 +8,16 @@ use crate::refusal::{Result, SyntaxRefusal, refuse};
 use crate::regex::{rust_regex, similar_regex};
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Query, Select, Statement, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    ObjectName, Query, Select, Statement, TableFactor, UnaryOperator, Value, ValueWithSpan,
+    VisitMut, VisitorMut,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
-use crate::{join_columns, lateral_columns, set_operations, subquery_syntax, table_syntax};
+use crate::{
+    array_syntax, cast_syntax, join_columns, lateral_columns, select_items, set_operations,
+    subquery_syntax, table_syntax,
+};
 
 /// Rewrites a statement to one that means the same to the engine.
 ///
@@ -53,12 +57,19 @@ impl VisitorMut for SyntaxRewriter {
         let done = table_syntax::fetch_to_limit(query)
             .and_then(|()| set_operations::count_duplicates(&mut query.body))
             .and_then(|()| lateral_columns::inline(query))
-            .and_then(|()| join_columns::merge(query));
+            .and_then(|()| join_columns::merge(query))
+            .and_then(|()| select_items::order_grouped_rows(query));
+        select_items::order_by_place(query);
         flow(done)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
         subquery_syntax::rewrite_projection(&mut select.projection);
+        flow(select_items::check_aliases(select))
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
+        select_items::rename_equal_items(select);
         ControlFlow::Continue(())
     }
 
@@ -112,6 +123,25 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
             if let Some(pattern) = literal(right) {
                 **right = text(&regex(pattern)?);
             }
+        }
+        Expr::AnyOp { left, compare_op, right, .. } => {
+            let new = array_syntax::rewrite_any(left, compare_op, right);
+            new.into_iter().for_each(|new| *expr = new);
+        }
+        Expr::AllOp { left, compare_op, right } => {
+            let new = array_syntax::rewrite_all(left, compare_op, right);
+            new.into_iter().for_each(|new| *expr = new);
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
+            *expr = call("array_has_any", vec![(**left).clone(), (**right).clone()]);
+        }
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
+            let (left, right) = (Box::new(number(-1)), value.clone());
+            *expr = nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right });
+        }
+        Expr::Cast { .. } | Expr::TypedString(_) | Expr::Interval(_) => cast_syntax::rewrite(expr)?,
+        Expr::Value(value) if matches!(value.value, Value::HexStringLiteral(_)) => {
+            return refuse!("bit strings and hexadecimal numbers are not supported: {value}");
         }
         Expr::Function(function) => {
             rewrite_function(function)?.into_iter().for_each(|new| *expr = new)
@@ -211,6 +241,14 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
         function.name = ObjectName::from(vec![Ident::new(*here)]);
         return Ok(None);
     }
+    if let FunctionArguments::Subquery(query) = &function.args
+        && name == "array"
+    {
+        return array_syntax::array_of_query(query).map(Some);
+    }
+    if let Some(sorted) = array_syntax::distinct_in_order(function)? {
+        return Ok(Some(sorted));
+    }
     if REGEX_FUNCTIONS.contains(&name.as_str()) {
         rewrite_patterns(&name, function)?;
         return Ok(None);
@@ -224,6 +262,16 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
             Some(call("timezone", vec![zone.clone(), cut]))
         }
         ("localtimestamp", _) => Some(call("local_time", vec![call("now", Vec::new())])),
+        ("mod", [value, by]) => {
+            let (left, right) = (Box::new(value.clone()), Box::new(by.clone()));
+            Some(nested(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right }))
+        }
+        ("to_char", [_, pattern]) if literal(pattern).is_some_and(|text| !text.contains('%')) => {
+            Some(call("value_to_char", arguments(function)))
+        }
+        ("regexp_split_to_table", args) if args.len() == 2 => {
+            Some(call("unnest", vec![call("regexp_split_to_array", args.to_vec())]))
+        }
         ("make_interval", _) => Some(interval_call(function)?),
         _ => None,
     })

@@ -7,7 +7,9 @@ use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
-use weir_dialect::{ZoneRule, interval_text, read_time, time_field, time_text, wall_time_of};
+use weir_dialect::{
+    ZoneRule, interval_text, number_text, read_time, time_field, time_text, wall_time_of,
+};
 
 use crate::interval_functions::{WALL_TIME, instant_type, parts_of};
 use crate::row_function::{
@@ -20,6 +22,7 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
         function("timezone", 2..=2, other_clock, in_zone),
         function("local_time", 1..=1, |_| Ok(WALL_TIME), local_time),
         function("time_to_char", 2..=2, text_type, to_char),
+        function("value_to_char", 2..=2, text_type, to_char),
         function("read_timestamp", 2..=2, |_| Ok(instant_type()), read_timestamp),
         function("read_date", 2..=2, |_| Ok(DataType::Date32), read_date),
         function("clock_field", 2..=2, |_| Ok(DataType::Float64), clock_field),
@@ -148,6 +151,15 @@ fn local_time(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarVal
 fn to_char(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
     let [value, pattern] = args else { return exec_err!("to_char takes a value and a pattern") };
     let pattern = text_of(pattern).unwrap_or_default();
+    if value.data_type().is_numeric() {
+        return match float_of(value).and_then(|number| number_text(number, &pattern)) {
+            Some(text) => Ok(ScalarValue::Utf8(Some(text))),
+            None => exec_err!("to_char: {value} has no text by the pattern `{pattern}`"),
+        };
+    }
+    if pattern.is_empty() {
+        return Ok(ScalarValue::Utf8(None));
+    }
     let text = match parts_of(value).filter(|_| !matches!(value, ScalarValue::Utf8(_))) {
         Some(parts) => interval_text(parts, &pattern),
         None => {

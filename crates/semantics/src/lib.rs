@@ -6,8 +6,12 @@
 //! expressions, once their types are known; and the analyzer rules whole plans, for what depends on
 //! keys of groups, sorts and joins. What none of them can mend is refused.
 
+mod array_functions;
+mod checked_arithmetic;
+mod checked_sum;
 mod clock_functions;
 mod duplicate_rows;
+mod guards;
 mod interval_aggregate;
 mod interval_functions;
 mod interval_keys;
@@ -16,7 +20,9 @@ mod refused_plans;
 mod row_function;
 mod text_functions;
 mod typed;
+mod typed_texts;
 mod typed_times;
+mod value_text;
 
 use std::sync::Arc;
 
@@ -47,12 +53,16 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         clock_functions::all(),
         interval_functions::all(),
         text_functions::all(),
+        checked_arithmetic::all(),
+        value_text::all(),
+        array_functions::all(),
         vec![duplicate_rows::duplicate_number()],
     ];
     for function in functions.into_iter().flatten() {
         state.register_udf(Arc::new(function))?;
     }
-    for function in ordered_set::all().into_iter().chain(interval_aggregate::all()) {
+    let sums = std::iter::once(checked_sum::sum());
+    for function in ordered_set::all().into_iter().chain(interval_aggregate::all()).chain(sums) {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_function_rewrite(Arc::new(typed::TypedRewrite))?;

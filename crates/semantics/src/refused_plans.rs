@@ -25,6 +25,12 @@ const CORRELATED_GROUPING_SETS: KnownWrongShape = KnownWrongShape {
     upstream: "apache/datafusion#25519",
 };
 
+const CORRELATED_OFFSET: KnownWrongShape = KnownWrongShape {
+    shape: "`offset` in a correlated subquery of `exists` or `in`",
+    reason: "it would be ignored: compare a scalar subquery with a count instead",
+    upstream: "",
+};
+
 const DISTANT_NEIGHBOUR: KnownWrongShape = KnownWrongShape {
     shape: "`lead` or `lag` with `ignore nulls` over more than one row",
     reason: "rows behind a gap would be missed: filter the NULLs out in a subquery",
@@ -71,6 +77,12 @@ fn correlated(subquery: &Subquery, is_set: bool) -> Option<&'static KnownWrongSh
     }
     let mut found = None;
     let walk = subquery.subquery.apply(|node| {
+        if let LogicalPlan::Limit(limit) = node
+            && limit.skip.is_some()
+            && is_set
+        {
+            found = Some(&CORRELATED_OFFSET);
+        }
         if let LogicalPlan::Aggregate(aggregate) = node {
             match aggregate.group_expr.as_slice() {
                 [] if is_set => found = Some(&CORRELATED_AGGREGATE),

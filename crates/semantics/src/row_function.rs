@@ -133,6 +133,8 @@ pub(crate) fn text_of(value: &ScalarValue) -> Option<String> {
     match value {
         ScalarValue::Boolean(Some(flag)) => Some(if *flag { "t" } else { "f" }.to_owned()),
         other if other.is_null() => None,
+        ScalarValue::Float64(Some(number)) => Some(weir_dialect::double_text(*number)),
+        ScalarValue::Float32(Some(number)) => Some(weir_dialect::real_text(*number)),
         other => match other.cast_to(&DataType::Utf8) {
             Ok(ScalarValue::Utf8(text)) => text,
             _ => Some(other.to_string()),

@@ -13,7 +13,8 @@ use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf}
 use datafusion::scalar::ScalarValue;
 use regex::Regex;
 use weir_dialect::{
-    format_text, md5_text, quote_identifier, quote_literal, rust_regex, similar_regex,
+    DecimalRounding, format_text, md5_text, quote_identifier, quote_literal, rust_regex,
+    similar_regex, to_decimal_places,
 };
 
 use crate::row_function::{RowFunction, float_of, functions, integer_of, text_of, text_type};
@@ -72,6 +73,14 @@ fn of_texts() -> Vec<RowFunction> {
             run: similar,
             takes_null: false,
         },
+        RowFunction { name: "chr", arity: 1..=1, result: text_type, run: chr, takes_null: false },
+        RowFunction {
+            name: "to_hex",
+            arity: 1..=1,
+            result: text_type,
+            run: to_hex,
+            takes_null: false,
+        },
         RowFunction {
             name: "regexp_split_to_array",
             arity: 2..=2,
@@ -90,6 +99,20 @@ fn of_numbers() -> Vec<RowFunction> {
             arity: 4..=4,
             result: integer_type,
             run: bucket,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "round_to_places",
+            arity: 2..=2,
+            result: float_type,
+            run: |args, _| places(args, DecimalRounding::Nearest),
+            takes_null: false,
+        },
+        RowFunction {
+            name: "cut_to_places",
+            arity: 2..=2,
+            result: float_type,
+            run: |args, _| places(args, DecimalRounding::Cut),
             takes_null: false,
         },
         RowFunction {
@@ -122,6 +145,41 @@ fn integer_type(_: &[DataType]) -> Result<DataType> {
 
 fn long_type(_: &[DataType]) -> Result<DataType> {
     Ok(DataType::Int64)
+}
+
+fn float_type(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Float64)
+}
+
+fn places(args: &[ScalarValue], rounding: DecimalRounding) -> Result<ScalarValue> {
+    let places = args.get(1).and_then(integer_of).and_then(|places| i32::try_from(places).ok());
+    match (args.first().and_then(float_of), places) {
+        (Some(value), Some(places)) => {
+            Ok(ScalarValue::Float64(Some(to_decimal_places(value, places, rounding))))
+        }
+        _ => exec_err!("this rounds a number to a number of places"),
+    }
+}
+
+fn chr(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let code = args.first().and_then(integer_of).and_then(|code| u32::try_from(code).ok());
+    match code.filter(|code| *code > 0).and_then(char::from_u32) {
+        Some(character) => Ok(utf8(character.to_string())),
+        None => exec_err!("chr: there is no character with this code"),
+    }
+}
+
+/// Negative numbers as the bits of their type.
+fn to_hex(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    match args.first() {
+        Some(ScalarValue::Int32(Some(number))) => Ok(utf8(format!("{number:x}"))),
+        Some(other) => match (other, integer_of(other)) {
+            (ScalarValue::UInt64(Some(number)), _) => Ok(utf8(format!("{number:x}"))),
+            (_, Some(number)) if other.data_type().is_integer() => Ok(utf8(format!("{number:x}"))),
+            _ => exec_err!("to_hex takes an integer"),
+        },
+        None => exec_err!("to_hex takes an integer"),
+    }
 }
 
 fn texts_type(_: &[DataType]) -> Result<DataType> {

@@ -20,7 +20,10 @@ use datafusion::scalar::ScalarValue;
 
 use crate::interval_aggregate::in_place_of;
 use crate::interval_functions::{INTERVAL, WALL_TIME};
-use crate::{clock_functions, interval_functions, text_functions, typed_times};
+use crate::{
+    array_functions, checked_arithmetic, clock_functions, guards, interval_functions,
+    text_functions, typed_texts, typed_times, value_text,
+};
 
 /// The rewrites.
 #[derive(Debug)]
@@ -38,7 +41,9 @@ impl FunctionRewrite for TypedRewrite {
         options: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
         match expr {
-            Expr::BinaryExpr(binary) => Ok(rewrite_binary(binary, schema)),
+            Expr::BinaryExpr(binary) => rewrite_binary(binary, schema, options),
+            Expr::Negative(value) => Ok(rewrite_negative(value, schema)),
+            Expr::Like(like) => typed_texts::check_like(like, schema),
             Expr::Between(between) => Ok(rewrite_between(between, schema)),
             Expr::InList(list) => Ok(rewrite_list(list, schema)),
             Expr::Case(case) => Ok(rewrite_case(case, schema)),
@@ -53,7 +58,14 @@ impl FunctionRewrite for TypedRewrite {
 
 /// Functions by name.
 static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let all = [clock_functions::all(), interval_functions::all(), text_functions::all()];
+    let all = [
+        clock_functions::all(),
+        interval_functions::all(),
+        text_functions::all(),
+        checked_arithmetic::all(),
+        value_text::all(),
+        array_functions::all(),
+    ];
     all.into_iter()
         .flatten()
         .map(|function| (function.name().to_owned(), Arc::new(function)))
@@ -113,7 +125,69 @@ pub(crate) fn length(expr: Expr) -> Expr {
     call("interval_length", vec![expr])
 }
 
-fn rewrite_binary(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+fn rewrite_binary(
+    binary: BinaryExpr,
+    schema: &DFSchema,
+    options: &ConfigOptions,
+) -> Result<Transformed<Expr>> {
+    let binary = match rewrite_times(binary, schema) {
+        Transformed { data: Expr::BinaryExpr(binary), transformed: false, .. } => binary,
+        done => return Ok(done),
+    };
+    typed_texts::check_pattern(&binary, schema)?;
+    if let Some(new) = with_full_time(&binary, schema) {
+        return Ok(Transformed::yes(new));
+    }
+    let new = checked_arithmetic::rewrite_operator(&binary, schema, options)
+        .or_else(|| typed_texts::rewrite_concat(&binary, schema))
+        .or_else(|| guards::rewrite_junction(&binary, schema));
+    Ok(new.map_or_else(|| Transformed::no(Expr::BinaryExpr(binary)), Transformed::yes))
+}
+
+/// A comparison of a time with a constant that has no seconds.
+fn with_full_time(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let (left, right) = (&*binary.left, &*binary.right);
+    let (new_left, new_right) = if is_time_of(left, schema) {
+        (left.clone(), typed_times::full_time(right)?)
+    } else if is_time_of(right, schema) {
+        (typed_times::full_time(left)?, right.clone())
+    } else {
+        return None;
+    };
+    Some(binary_expr(new_left, binary.op, new_right))
+}
+
+fn is_time_of(expr: &Expr, schema: &DFSchema) -> bool {
+    type_of(expr, schema).is_some_and(|kind| typed_times::is_time(&kind))
+}
+
+/// Whether any constant got its seconds.
+fn complete_times<'a>(constants: impl IntoIterator<Item = &'a mut Expr>) -> bool {
+    let mut is_changed = false;
+    for constant in constants {
+        if let Some(full) = typed_times::full_time(constant) {
+            *constant = full;
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+/// Negations of numbers are checked, those of intervals negate each part.
+fn rewrite_negative(value: Box<Expr>, schema: &DFSchema) -> Transformed<Expr> {
+    let is_interval = matches!(role(&value, schema), TimeRole::Interval | TimeRole::Difference);
+    if is_interval {
+        let minus_one = Expr::Literal(ScalarValue::Float64(Some(-1.0)), None);
+        return Transformed::yes(call("interval_times", vec![*value, minus_one]));
+    }
+    match checked_arithmetic::rewrite_negation(&value, schema) {
+        Some(new) => Transformed::yes(new),
+        None => Transformed::no(Expr::Negative(value)),
+    }
+}
+
+/// Operators of intervals, dates and times.
+fn rewrite_times(binary: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
     let roles = (role(&binary.left, schema), role(&binary.right, schema));
     let BinaryExpr { left, op, right } = binary;
     let is_comparison = op.supports_propagation()
@@ -178,7 +252,11 @@ fn date_of(days: Expr) -> Expr {
     cast(days, DataType::Date32)
 }
 
-fn rewrite_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
+fn rewrite_between(mut between: Between, schema: &DFSchema) -> Transformed<Expr> {
+    if is_time_of(&between.expr, schema) {
+        let is_changed = complete_times([&mut *between.low, &mut *between.high]);
+        return Transformed::new_transformed(Expr::Between(between), is_changed);
+    }
     if !has_interval([&*between.expr, &*between.low, &*between.high], schema) {
         return Transformed::no(Expr::Between(between));
     }
@@ -190,7 +268,11 @@ fn rewrite_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
     }))
 }
 
-fn rewrite_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+fn rewrite_list(mut list: InList, schema: &DFSchema) -> Transformed<Expr> {
+    if is_time_of(&list.expr, schema) {
+        let is_changed = complete_times(&mut list.list);
+        return Transformed::new_transformed(Expr::InList(list), is_changed);
+    }
     if !has_interval(list.list.iter().chain([&*list.expr]), schema) {
         return Transformed::no(Expr::InList(list));
     }
@@ -225,6 +307,7 @@ pub(crate) fn order_by_length(keys: &mut [Sort], schema: &DFSchema) -> bool {
 
 fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
     let mut is_changed = order_by_length(&mut call.params.order_by, schema);
+    is_changed |= guards::guard_arguments(&mut call, schema);
     if has_interval(call.params.args.first(), schema) {
         if let Some(function) = in_place_of(call.func.name()) {
             call.func = Arc::new(function);

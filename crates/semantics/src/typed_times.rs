@@ -8,9 +8,13 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr};
 use datafusion::scalar::ScalarValue;
 
+use weir_dialect::full_timestamp;
+
 use crate::clock_functions::is_instant;
 use crate::interval_functions::{WALL_TIME, instant_type};
 use crate::typed::{TimeRole, as_interval, call, cast, length, role, type_of};
+use crate::value_text::has_own_text;
+use crate::{checked_arithmetic, typed_texts};
 
 /// Casts that round in PostgreSQL and cut here, and texts of intervals.
 pub(crate) fn rewrite_cast(
@@ -21,14 +25,22 @@ pub(crate) fn rewrite_cast(
     let Cast { expr, field } = cast_expr;
     let (from, to) = (type_of(&expr, schema), field.data_type());
     let new = match (&from, to) {
-        (Some(DataType::Interval(_) | DataType::Duration(_)), to) if is_text(to) => {
-            call("interval_text", vec![*expr])
-        }
+        (Some(kind), to) if is_text(to) && has_own_text(kind) => call("value_text", vec![*expr]),
         (Some(DataType::Float16 | DataType::Float32 | DataType::Float64), to)
             if to.is_integer() && !is_whole(&expr) =>
         {
             rounded(*expr)
         }
+        (Some(DataType::Float64 | DataType::Float32), DataType::Decimal128(_, scale))
+            if !is_call(&expr, "round_to_places") =>
+        {
+            let places = Expr::Literal(ScalarValue::Int64(Some(i64::from(*scale))), None);
+            call("round_to_places", vec![*expr, places])
+        }
+        (Some(kind), to) if is_text(kind) && is_time(to) => match full_time(&expr) {
+            Some(time) => time,
+            None => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
+        },
         (Some(kind), to) if is_instant(kind) && is_local(to) && !is_utc(options) => {
             call("local_time", vec![*expr])
         }
@@ -37,7 +49,21 @@ pub(crate) fn rewrite_cast(
     Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(new), field })))
 }
 
-fn is_text(kind: &DataType) -> bool {
+fn is_call(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.name() == name)
+}
+
+pub(crate) fn is_time(kind: &DataType) -> bool {
+    matches!(kind, DataType::Timestamp(..))
+}
+
+/// A constant time without seconds as one with them.
+pub(crate) fn full_time(expr: &Expr) -> Option<Expr> {
+    let full = full_timestamp(constant_text(expr)?)?;
+    Some(Expr::Literal(ScalarValue::Utf8(Some(full)), None))
+}
+
+pub(crate) fn is_text(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
@@ -88,9 +114,13 @@ pub(crate) fn rewrite_call(
         "to_timestamp" => to_timestamp(&function, schema),
         "to_date" => by_pattern("read_date", &function.args, schema),
         "round" => round(&function.args, schema),
+        "trunc" => truncate(&function.args, schema),
+        "concat" | "concat_ws" => typed_texts::texts(&function, schema),
+        "to_hex" => typed_texts::to_hex(&function),
+        "array_element" => typed_texts::element(&function),
         "nullif" => nullif(&function.args, schema),
         "greatest" | "least" => extreme(&function, schema),
-        _ => None,
+        _ => checked_arithmetic::rewrite_function(&function, options),
     };
     Ok(new.map_or_else(|| Transformed::no(Expr::ScalarFunction(function)), Transformed::yes))
 }
@@ -215,11 +245,27 @@ fn to_timestamp(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
 
 /// A float that is no literal is rounded to the even neighbour.
 fn round(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
-    let [value] = args else { return None };
+    let value = match args {
+        [value] => value,
+        [value, places] => return by_places("round_to_places", value, places, schema),
+        _ => return None,
+    };
     let is_float = matches!(type_of(value, schema)?, DataType::Float64 | DataType::Float32);
     let is_literal = matches!(value, Expr::Literal(..) | Expr::Negative(_));
     (is_float && !is_literal)
         .then(|| call("round_half_even", vec![cast(value.clone(), DataType::Float64)]))
+}
+
+fn truncate(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let [value, places] = args else { return None };
+    by_places("cut_to_places", value, places, schema)
+}
+
+/// Decimal places of floats are those of their shortest text, as in a cast to `numeric`.
+fn by_places(function: &str, value: &Expr, places: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let kind = type_of(value, schema)?;
+    let is_number = matches!(kind, DataType::Float64 | DataType::Float32) || kind.is_integer();
+    is_number.then(|| call(function, vec![value.clone(), places.clone()]))
 }
 
 fn nullif(args: &[Expr], schema: &DFSchema) -> Option<Expr> {

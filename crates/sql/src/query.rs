@@ -90,6 +90,8 @@ impl QueryEngine {
         let (clock, ended) = (Arc::clone(&options.clock), EndedQueries::new(options.slow_query));
         let mut rules_template = template.clone();
         rules_template.config_mut().options_mut().execution.target_partitions = 1;
+        // Ratios of rules may be infinite; those of users' queries fail, as in PostgreSQL.
+        rules_template.config_mut().options_mut().execution.enable_ansi_mode = false;
         let future = options.future;
         let (postgres, kept) = (Postgres::default(), Arc::default());
         Ok(Self {
@@ -336,6 +338,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .with_collect_statistics(true);
     let options = config.options_mut();
     options.execution.time_zone = Some("+00:00".into());
+    options.execution.enable_ansi_mode = true;
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
     // The optimizer removes rows that another `min` or `max` of the same query still needs: of an

@@ -22,7 +22,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use tokio::runtime::Runtime;
 use weir_datafile::Snapshot;
-use weir_dialect::{IntervalParts, time_text};
+use weir_dialect::{IntervalParts, array_element_text, timestamp_text};
 use weir_sql::{EngineOptions, Query, QueryEngine};
 use weir_tables::{FixedClock, Micros};
 
@@ -99,8 +99,7 @@ fn cell(column: &ArrayRef, row: usize) -> String {
             let kind = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
             let micros = cast(&cast(column, &kind).unwrap(), &DataType::Int64).unwrap();
             let micros = micros.as_primitive::<arrow_array::types::Int64Type>().value(row);
-            let text = time_text(micros, None, "YYYY-MM-DD HH24:MI:SS.US").unwrap();
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            timestamp_text(micros, None).unwrap()
         }
         DataType::Interval(_) => interval(column, row),
         DataType::Duration(_) => {
@@ -126,8 +125,15 @@ fn interval(column: &ArrayRef, row: usize) -> String {
 }
 
 fn list(items: &ArrayRef) -> String {
-    let items =
-        (0..items.len()).map(|at| if items.is_null(at) { "NULL".into() } else { cell(items, at) });
+    let items = (0..items.len()).map(|at| {
+        if items.is_null(at) {
+            "NULL".into()
+        } else if items.data_type().is_nested() {
+            cell(items, at)
+        } else {
+            array_element_text(&cell(items, at))
+        }
+    });
     format!("{{{}}}", items.collect::<Vec<_>>().join(","))
 }
 
@@ -145,7 +151,8 @@ fn is_same(right: &str, found: &str) -> bool {
 }
 
 fn is_same_cell(right: &str, found: &str) -> bool {
-    let plain = right.strip_suffix("+00").unwrap_or(right);
+    let plain = right.replace("+00 BC", " BC");
+    let plain = plain.strip_suffix("+00").unwrap_or(&plain);
     if right == found || plain == found {
         return true;
     }
@@ -220,7 +227,7 @@ fn answers_are_those_of_postgresql_or_errors() {
     let (mut unexpected, mut count) = (Vec::new(), 0);
     for path in files() {
         let mut answers = recorded(&path);
-        for one in &mut answers {
+        for one in answers.iter_mut().filter(|one| !one.sql.is_empty()) {
             let query = Query::new(&one.sql).parameters(&[]);
             let found = runtime.block_on(ask(&engine, query));
             let state = compare(one, &found);
@@ -239,7 +246,7 @@ fn answers_are_those_of_postgresql_or_errors() {
             write(&path, &answers);
         }
     }
-    assert!(count >= 400, "only {count} answers are recorded");
+    assert!(count >= 900, "only {count} answers are recorded");
     let text = unexpected.join("\n");
     assert!(unexpected.is_empty(), "{} of {count} are not as marked:\n{text}", unexpected.len());
 }

@@ -1,0 +1,116 @@
+//! Conditions that guard what follows them: `x <> 0 and 10 / x > 3` divides no 0.
+//!
+//! PostgreSQL evaluates `and`, `or` and `filter` from left to right in practice, and people rely on it;
+//! the engine evaluates both sides for all rows of a batch. So the right side of one that may fail
+//! becomes a `case`, which the engine evaluates for the remaining rows only. The left side stays as it
+//! is, for indexes and statistics.
+
+use arrow_schema::DataType;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::logical_expr::expr::{AggregateFunction, Case};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
+use datafusion::scalar::ScalarValue;
+
+use crate::checked_arithmetic::is_partial;
+use crate::typed::type_of;
+
+/// `a and b` or `a or b` with a guarded right side; `None` if that needs none.
+pub(crate) fn rewrite_junction(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let decided = match binary.op {
+        Operator::And => false,
+        Operator::Or => true,
+        _ => return None,
+    };
+    if matches!(*binary.right, Expr::Case(_))
+        || !may_fail(&binary.right, schema)
+        || !is_cheap(&binary.left)
+    {
+        return None;
+    }
+    let left = (*binary.left).clone();
+    let is_decided = if decided { left.clone().is_true() } else { left.clone().is_false() };
+    let decided = Expr::Literal(ScalarValue::Boolean(Some(decided)), None);
+    let right = case_when(is_decided, decided, Some((*binary.right).clone()));
+    Some(Expr::BinaryExpr(BinaryExpr {
+        left: Box::new(left),
+        op: binary.op,
+        right: Box::new(right),
+    }))
+}
+
+/// Guards the arguments of an aggregate with its filter; returns whether any had to be.
+pub(crate) fn guard_arguments(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
+    let Some(filter) = call.params.filter.as_deref().filter(|filter| is_cheap(filter)) else {
+        return false;
+    };
+    let mut is_changed = false;
+    for arg in &mut call.params.args {
+        if !matches!(arg, Expr::Case(_)) && may_fail(arg, schema) {
+            *arg = case_when(filter.clone(), std::mem::take(arg), None);
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+fn case_when(when: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {
+    Expr::Case(Case {
+        expr: None,
+        when_then_expr: vec![(Box::new(when), Box::new(then))],
+        else_expr: otherwise.map(Box::new),
+    })
+}
+
+/// Whether an expression may be evaluated twice: it has the same value then, and reads no tables.
+fn is_cheap(expr: &Expr) -> bool {
+    let has_query = expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+        ))
+    });
+    !has_query.unwrap_or(true) && !expr.is_volatile()
+}
+
+fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|part| Ok(fails(part, schema))).unwrap_or(false)
+}
+
+/// Whether this very operation may fail: a division, a function of some numbers, a text read as number.
+fn fails(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, right, .. }) => {
+            // Floats that are not checked become infinite.
+            let is_float = type_of(expr, schema).is_some_and(|kind| kind.is_floating());
+            !is_float && may_be_zero(right)
+        }
+        Expr::ScalarFunction(call) => match call.args.as_slice() {
+            [_, divisor] if call.name() == "checked_divide" => may_be_zero(divisor),
+            _ => is_partial(call.name()),
+        },
+        Expr::Cast(Cast { expr, field }) => {
+            let to = field.data_type();
+            let is_read = to.is_numeric() || to.is_temporal() || to == &DataType::Boolean;
+            let is_text = matches!(
+                type_of(expr, schema),
+                Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+            );
+            is_read && is_text && !matches!(**expr, Expr::Literal(..))
+        }
+        _ => false,
+    }
+}
+
+fn may_be_zero(divisor: &Expr) -> bool {
+    match divisor {
+        Expr::Literal(value, _) => {
+            ScalarValue::new_zero(&value.data_type()).map_or(true, |zero| zero == *value)
+        }
+        Expr::Cast(cast) => may_be_zero(&cast.expr),
+        _ => true,
+    }
+}
