@@ -28,6 +28,7 @@ use super::channel::PeerChannels;
 use super::codec::ScanCodec;
 use super::remote_usage::{PATH, RemoteQueries};
 use super::{QueryDistributor, WorkerFiles};
+use crate::bounds::limit_row_width;
 use crate::limits::USAGE;
 use crate::peer_set::PeerSet;
 use crate::query::register_functions;
@@ -62,12 +63,13 @@ impl WorkerSessionBuilder for WorkerSessions {
     }
 }
 
-/// Rejects subplans that read other files or write: subplans only read tables.
+/// Rejects subplans that read other files or write: subplans only read tables. Their joins measure
+/// rows as those of whole plans do; a query that fails for it runs on its own hub alone.
 fn only_tables(
     event: WorkerPlanRewriteEvent<'_>,
 ) -> Result<WorkerPlanRewriteEventResponse, DataFusionError> {
     event.plan.apply(refuse_other_sources)?;
-    Ok(WorkerPlanRewriteEventResponse::new(event.plan))
+    Ok(WorkerPlanRewriteEventResponse::new(limit_row_width(event.plan)?))
 }
 
 fn refuse_other_sources(

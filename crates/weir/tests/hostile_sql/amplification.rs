@@ -287,6 +287,37 @@ async fn usual_calls_of_bounded_functions_are_as_before() {
     assert!(named.contains("|| t.h"), "{named}");
 }
 
+/// apache/datafusion#17857 (`||` in a recursion) for bytes, lists and windows as well: `||` and
+/// functions of bytes and lists, windows that collect, and recursion that doubles.
+#[tokio::test]
+async fn bytes_lists_and_recursion_are_bounded_like_texts() {
+    let store = store();
+    let steps: String =
+        (1..=40).map(|at| format!(", c{at} as (select b || b as b from c{})", at - 1)).collect();
+    let chain = format!(
+        "with c0 as (select h::bytea as b from ROWS){steps} select max(octet_length(b)) from c40"
+    );
+    is_refused(&store, &chain, "").await;
+    for sql in [
+        "select max(octet_length(repeat(h, 30000)::bytea || repeat(h, 30000)::bytea)) from ROWS",
+        "select max(array_length(array_concat(array_repeat(h, 100000), array_repeat(h, 100000)))) from ROWS",
+        "select string_agg(h, ',') over (order by v rows between unbounded preceding and current row) from ROWS",
+        "select max(octet_length(string_agg(h, h) over ())) from (select * from ROWS limit 50000) u",
+        "with recursive t as (select 'a'::bytea as b union all select b || b from t) select count(*) from t",
+        "with recursive t as (select make_array(1) as a union all select array_concat(a, a) from t) select count(*) from t",
+        "with recursive t as (select 1 as n union all select a.n from t a, (select * from ROWS) b) select count(*) from t",
+        "with recursive t as (select repeat('a', 1000) as s union all select concat(s, s, s) from t) select max(octet_length(s)) from t",
+    ] {
+        is_refused(&store, sql, "").await;
+    }
+    let joined =
+        ask(&store, "select encode('ab'::bytea || 'c'::bytea || 'd'::bytea, 'hex') as x").await;
+    assert!(joined.contains("61626364"), "{joined}");
+    let none = ask(&store, "select ('ab'::bytea || null::bytea) is null as x").await;
+    assert!(none.contains("true"), "{none}");
+    assert_eq!(run(&store, "select 1").await, Ok(1));
+}
+
 /// Writes hostile queries: deep, wide and amplifying, also those without sense.
 struct HostileGrammar {
     chance: fastrand::Rng,
@@ -324,7 +355,9 @@ impl HostileGrammar {
                 .to_owned();
         }
         let (a, b, n) = (self.text(depth - 1), self.text(depth - 1), self.number());
-        match self.chance.u64(..16) {
+        match self.chance.u64(..18) {
+            16 => format!("encode({}, 'hex')", self.bytes(depth - 1)),
+            17 => format!("(select string_agg({a}, {b}) from u)"),
             0 => format!("repeat({a}, {n})"),
             1 => format!("lpad({a}, {n}, {b})"),
             2 => format!("rpad({a}, {n})"),
@@ -344,9 +377,27 @@ impl HostileGrammar {
         }
     }
 
+    fn bytes(&mut self, depth: u64) -> String {
+        if depth == 0 {
+            return self.of(&["h::bytea", "'x'::bytea", "null::bytea", "''::bytea"]).to_owned();
+        }
+        let (a, b) = (self.bytes(depth - 1), self.bytes(depth - 1));
+        match self.chance.u64(..6) {
+            0 => format!("({a} || {b} || {a} || {b})"),
+            1 => format!("{}::bytea", self.text(depth - 1)),
+            2 => format!("coalesce({a}, {b})"),
+            3 => format!("repeat({a}, {})", self.number()),
+            4 => format!("decode(encode({a}, 'hex'), 'hex')"),
+            _ => format!("(select max({a} || {b}) from u)"),
+        }
+    }
+
     fn list(&mut self, depth: u64) -> String {
         let (a, n, m) = (self.text(depth.min(1)), self.number(), self.number());
-        match self.chance.u64(..8) {
+        match self.chance.u64(..11) {
+            8 => format!("array_concat({0}, {0})", self.list_of(depth)),
+            9 => format!("array_remove(array_repeat({a}, {n}), {a})"),
+            10 => format!("(select array_agg({a}) from u)"),
             0 => format!("range(0, {n})"),
             1 => format!("array_repeat({a}, {n})"),
             2 => format!("string_to_array({a}, '')"),
@@ -358,15 +409,38 @@ impl HostileGrammar {
         }
     }
 
+    /// A list in a list.
+    fn list_of(&mut self, depth: u64) -> String {
+        if depth == 0 { "make_array(h, h)".to_owned() } else { self.list(depth - 1) }
+    }
+
     fn size(&mut self) -> String {
         let (a, b) = (self.text(2), self.text(1));
-        match self.chance.u64(..6) {
+        match self.chance.u64(..7) {
+            6 => format!("octet_length({})", self.bytes(3)),
             0 => format!("levenshtein({a}, {b})"),
             1 => format!("strpos({a}, {b})"),
             2 => format!("array_length({})", self.list(2)),
             3 => format!("case when {a} ~ {b} then 1 else 0 end"),
             4 => format!("case when {a} like '%' || {b} || '%' then 1 else 0 end"),
             _ => format!("octet_length({a})"),
+        }
+    }
+
+    /// A recursive name, which grows with each step, and a query of it.
+    fn recursion(&mut self, list: &str) -> String {
+        let text = self.text(1).replace('h', "t");
+        let grown = self.of(&["b || b", "b || 'x'::bytea", "repeat(b, 9)", "h::bytea || b"]);
+        match self.chance.u64(..3) {
+            0 => format!(
+                ", r as (select v, h as t from u union all select v, {text} from r, u) select max(octet_length(t)) from r"
+            ),
+            1 => format!(
+                ", r as (select 1 as n, h::bytea as b, h from u union all select n + 1, {grown}, h from r) select max(n), max(octet_length(b)) from r"
+            ),
+            _ => format!(
+                ", r as (select {list} as a from u union all select array_concat(a, a) from r) select count(*), max(array_length(a)) from r"
+            ),
         }
     }
 
@@ -382,8 +456,9 @@ impl HostileGrammar {
             "order by v",
             "partition by v % 5",
             "order by v rows between 100 preceding and current row",
+            "order by v rows between unbounded preceding and unbounded following",
         ]);
-        let tail = match self.chance.u64(..12) {
+        let tail = match self.chance.u64(..14) {
             0 => format!("select {text} from u"),
             1 => format!("select max({size}), count(*) from u"),
             2 => format!("select {size}, count(*) from u group by 1"),
@@ -395,15 +470,7 @@ impl HostileGrammar {
                 "select max(a.t || b.h) from (select v, {text} as t from u) a join u b on a.v % 7 = b.v % 7"
             ),
             8 => format!("select count(*) from (select {text} as t from u) a, u b, u c"),
-            9 => {
-                let text = self.text(1).replace('h', "t");
-                write!(
-                    sql,
-                    ", r as (select v, h as t from u union all select v, {text} from r, u)"
-                )
-                .expect("memory is enough");
-                "select max(octet_length(t)) from r".to_owned()
-            }
+            9 | 12 | 13 => self.recursion(&list),
             10 => {
                 for at in 0..self.chance.u64(..30) {
                     let from = if at == 0 { "u".to_owned() } else { format!("d{}", at - 1) };
