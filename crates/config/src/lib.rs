@@ -167,12 +167,7 @@ impl Config {
                 }
                 "logins" => {
                     let entry = entries::read(&logins::LOGINS, table, &origin, at)?;
-                    let login = logins::of(&entry)?;
-                    if self.values.logins.iter().any(|other| other.name == login.name) {
-                        let what = format!("there are two logins `{}`", login.name);
-                        return Err(entry.key("name").wrong(&what));
-                    }
-                    self.values.logins.push(login);
+                    logins::add(&mut self.values.logins, &entry)?;
                 }
                 "scrape" => {
                     let entry = entries::read(&scrape::SCRAPE, table, &origin, at)?;

@@ -75,8 +75,18 @@ pub struct NamedLogin {
     pub scopes: Vec<LoginScope>,
 }
 
+/// Adds one entry, whose name is its own.
+pub(super) fn add(logins: &mut Vec<NamedLogin>, entry: &Entry) -> Result<(), Failure> {
+    let login = of(entry)?;
+    if logins.iter().any(|other| other.name == login.name) {
+        return Err(entry.key("name").wrong(&format!("there are two logins `{}`", login.name)));
+    }
+    logins.push(login);
+    Ok(())
+}
+
 /// Reads one entry.
-pub(super) fn of(entry: &Entry) -> Result<NamedLogin, Failure> {
+fn of(entry: &Entry) -> Result<NamedLogin, Failure> {
     let name = entry.key("name").required("grafana")?.to_owned();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.len() > 64 || !name.bytes().all(is_plain) {

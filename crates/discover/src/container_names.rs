@@ -153,7 +153,7 @@ mod tests {
         found.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     }
 
-    /// fluent/fluent-bit#1279 and grafana/loki#4013 beside the usual: names with dots and dashes,
+    /// fluent-plugins-nursery/fluent-plugin-kubernetes_metadata_filter#58: names with dots and dashes,
     /// and parts that the kubelet has rotated.
     #[test]
     fn names_of_a_pod_are_in_the_path_of_its_log() {

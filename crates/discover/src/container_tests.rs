@@ -29,7 +29,7 @@ impl ContainerHost {
     }
 
     /// A container of Docker with this log driver.
-    fn docker(&self, digit: char, driver: &str, options: &str) {
+    fn docker(&self, digit: char, [driver, options]: [&str; 2]) {
         let directory = format!("/var/lib/docker/containers/{}", id(digit));
         let config = format!(
             r#"{{"ID":"{}","Name":"/web{digit}","State":{{"Running":true}},"Config":{{"Image":"nginx:1.29","Labels":{{"com.docker.compose.service":"web","annotation.x":"y","io.kubernetes.pod.name":"pod-1","io.kubernetes.sandbox.id":"z"}}}}}}"#,
@@ -74,7 +74,7 @@ fn files_of_every_runtime_are_found_by_globs() {
     let host = ContainerHost::new();
     host.file("/var/log/pods/shop_web_1-2/app/0.log", "");
     host.file("/var/log/containers/x.log", "");
-    host.docker('a', "json-file", "");
+    host.docker('a', ["json-file", ""]);
     host.file(
         &format!("/var/lib/nerdctl/1935db59/containers/default/{0}/{0}-json.log", id('b')),
         "",
@@ -108,13 +108,13 @@ fn files_of_every_runtime_are_found_by_globs() {
 #[test]
 fn containers_whose_output_no_file_has_are_problems_with_a_hint() {
     let host = ContainerHost::new();
-    host.docker('a', "local", "");
-    host.docker('b', "journald", "");
-    host.docker('c', "none", "");
-    host.docker('d', "syslog", r#""syslog-address":"udp://192.0.2.1:514""#);
-    host.docker('e', "fluentd", "");
-    host.docker('f', "awslogs", "");
-    host.docker('0', "gelf", "");
+    host.docker('a', ["local", ""]);
+    host.docker('b', ["journald", ""]);
+    host.docker('c', ["none", ""]);
+    host.docker('d', ["syslog", r#""syslog-address":"udp://192.0.2.1:514""#]);
+    host.docker('e', ["fluentd", ""]);
+    host.docker('f', ["awslogs", ""]);
+    host.docker('0', ["gelf", ""]);
     let podman = format!("conmon -c {} -n db -l journald", id('1'));
     host.process(7, ("conmon", &podman), "/machine.slice", "/dev/null");
     host.check(expect![[r#"
@@ -138,11 +138,11 @@ fn containers_whose_output_no_file_has_are_problems_with_a_hint() {
 fn output_that_is_found_elsewhere_is_no_problem() {
     let host = ContainerHost::new();
     host.file("/var/log/syslog", "");
-    host.docker('a', "syslog", "");
-    host.docker('b', "none", "");
+    host.docker('a', ["syslog", ""]);
+    host.docker('b', ["none", ""]);
     let stopped = format!("/var/lib/docker/containers/{}/config.v2.json", id('b'));
     host.file(&stopped, &format!(r#"{{"ID":"{}","Name":"/old","State":{{}}}}"#, id('b')));
-    host.docker('c', "json-file", "");
+    host.docker('c', ["json-file", ""]);
     host.file(&format!("/var/lib/docker/containers/{}/hostconfig.json", id('c')), "torn {");
     host.check(expect![[r#"
         /var/log/syslog syslog (/var/log/syslog)
@@ -191,7 +191,7 @@ fn running_containers_of_unknown_runtimes_are_reported() {
 #[test]
 fn rows_get_the_names_that_the_runtimes_have_written() {
     let host = ContainerHost::new();
-    host.docker('a', "json-file", "");
+    host.docker('a', ["json-file", ""]);
     let docker = host.attributes(&format!("/var/lib/docker/containers/{0}/{0}-json.log", id('a')));
     let rotated =
         host.attributes(&format!("/var/lib/docker/containers/{0}/{0}-json.log.1", id('a')));

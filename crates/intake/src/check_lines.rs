@@ -167,7 +167,7 @@ fn parse_object(line: &[u8]) -> Result<PassiveResult, ResultFault> {
     let ttl_seconds = line.ttl.map(whole_seconds).transpose()?;
     let output = match line.perfdata {
         None => line.text,
-        Some(figures) => with_figures(&line.text, &figures.text()?),
+        Some(figures) => with_figures(&line.text, figures.text()?),
     };
     let (host, check, service) = (line.host, line.check, line.service);
     Ok(PassiveResult { host, check, state, output, ts: None, ttl_seconds, service })
@@ -231,7 +231,7 @@ fn labelled(label: &str, value: &Value) -> Result<String, ResultFault> {
 }
 
 /// The output of a plugin with these figures: they go to the first line's end.
-fn with_figures(text: &str, figures: &str) -> String {
+fn with_figures(text: &str, figures: String) -> String {
     let figures = figures.replace(['\n', '\r'], " ");
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mark = if first.contains('|') { " " } else { "|" };

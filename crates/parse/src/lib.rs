@@ -66,8 +66,8 @@ mod time_written;
 mod traefik;
 mod upstream_list;
 mod utf16;
-mod zerolog;
 mod western;
+mod zerolog;
 mod zone;
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Zone {
                 0,
             );
             let moments = zone.to_ambiguous_timestamp(shown.ok()?);
-            let moment = moments.clone().compatible().ok()?.as_second();
+            let moment = moments.compatible().ok()?.as_second();
             let later = moments.later().ok()?.as_second();
             let passed = now.0.div_euclid(1_000_000) - later;
             let is_repeated = moments.is_ambiguous() && later > moment;

@@ -61,7 +61,7 @@ impl DeployLock {
     pub(crate) fn begin(now: Micros, request: LockRequest, by: &str) -> Result<Self, DeskError> {
         let LockRequest { role, host, seconds, reason } = request;
         let (role, host) = (role.trim().to_owned(), host.trim().to_owned());
-        check_scope(&role, &host)?;
+        check_scope([&role, &host])?;
         let length_us = seconds.saturating_mul(SECOND);
         if !(SECOND..=LONGEST_US).contains(&length_us) {
             let hint = "`--for 30m`; planned work that takes longer is one of `[[windows]]`";
@@ -130,7 +130,7 @@ impl HostLock {
     }
 }
 
-fn check_scope(role: &str, host: &str) -> Result<(), DeskError> {
+fn check_scope([role, host]: [&str; 2]) -> Result<(), DeskError> {
     let is_one = role.is_empty() != host.is_empty();
     let is_text = |text: &str| text.chars().count() <= 255 && !text.chars().any(char::is_control);
     if is_one && is_text(role) && is_text(host) {

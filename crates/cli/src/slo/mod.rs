@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn list_has_budget_rates_and_how_sure_they_are() {
         let slo = json!({
-            "name": "shop", "state": "burning_fast", "objective_percent": 99.900_000_000_000_01, "window_days": 30,
+            "name": "shop", "state": "burning_fast", "objective_percent": 99.9, "window_days": 30,
             "budget_left_ratio": -0.25, "failed": 120, "total": 900, "certainty": "only 900 requests",
             "burn": [
                 {"window": "5 min", "total": 20, "burn": 50.0, "low": 8.9, "high": 236.1},

@@ -1,5 +1,6 @@
 //! Budget left and burn rates of every SLO, as JSON for the API and `weir slo list`.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub(crate) async fn report(store: &Store, slo: &SloSpec, now: Micros) -> Result<
     let Some(end) = newest.map(|newest| newest + 60) else {
         return Ok(shown(slo, None, &Windows::default()));
     };
-    let row = row(store, &windows_sql(&of_slo, end, window)).await?;
+    let row = row(store, &windows_sql(&of_slo, end - window..end)).await?;
     Ok(shown(slo, Some(end), &Windows::read(row.as_ref(), window)))
 }
 
@@ -42,8 +43,9 @@ struct Windows {
     budget: SloCount,
 }
 
-/// One row with `total_N`, `failed_N` and `minutes_N` for each window that ends at `end`.
-fn windows_sql(of_slo: &str, end: i64, window: i64) -> String {
+/// One row with `total_N`, `failed_N` and `minutes_N` for each window that ends with the budget's.
+fn windows_sql(of_slo: &str, budget: Range<i64>) -> String {
+    let (end, window) = (budget.end, budget.end - budget.start);
     let columns = lengths(window).enumerate().map(|(index, seconds)| {
         let is_in = format!("case when ts >= {} then", literal(end - seconds));
         format!(

@@ -8,6 +8,8 @@
 //! <td class="{{ x }}">      letters, digits, `-`, `_` and `.`; anything else becomes `_`
 //! ```
 
+use std::ops::Range;
+
 use super::TemplateForm;
 use crate::forms::{ascii, is_invisible, is_mention_word, is_scheme};
 
@@ -55,14 +57,14 @@ fn unlinked(letters: &[Letter]) -> Vec<Letter> {
     for (at, letter) in letters.iter().enumerate() {
         let broken = match letter.is {
             ':' if is_at(letters, at + 1, "//") => {
-                (!is_own_authority(letters, word_start(letters, at), at + 3)).then_some("[:]")
+                (!is_own_authority(letters, word_start(letters, at)..at + 3)).then_some("[:]")
             }
             ':' if is_scheme(&word(letters, word_start(letters, at)..at)) => {
                 let is_own = is_own(letters, word_start(letters, at)..at + 2);
                 (!is_own).then_some("[:]")
             }
             '.' if word(letters, word_start(letters, at)..at).eq_ignore_ascii_case("www") => {
-                (!is_own_authority(letters, word_start(letters, at), at + 1)).then_some("[.]")
+                (!is_own_authority(letters, word_start(letters, at)..at + 1)).then_some("[.]")
             }
             '@' if !at
                 .checked_sub(1)
@@ -85,8 +87,9 @@ fn unlinked(letters: &[Letter]) -> Vec<Letter> {
     out
 }
 
-/// Whether the template wrote everything from `start` to the end of the host that begins at `host`.
-fn is_own_authority(letters: &[Letter], start: usize, host: usize) -> bool {
+/// Whether the template wrote the letters of `front` and the host behind them.
+fn is_own_authority(letters: &[Letter], front: Range<usize>) -> bool {
+    let Range { start, end: host } = front;
     let rest = letters.get(host..).unwrap_or_default();
     let end = host + rest.iter().position(|letter| ends_host(letter.is)).unwrap_or(rest.len());
     is_own(letters, start..end)
@@ -98,7 +101,7 @@ fn ends_host(letter: char) -> bool {
 }
 
 /// Whether no letter of a range is data.
-fn is_own(letters: &[Letter], range: std::ops::Range<usize>) -> bool {
+fn is_own(letters: &[Letter], range: Range<usize>) -> bool {
     let end = range.end.min(letters.len());
     letters[range.start.min(end)..end].iter().all(|letter| !letter.is_data)
 }
@@ -109,7 +112,7 @@ fn is_at(letters: &[Letter], at: usize, text: &str) -> bool {
         .all(|(index, is)| letters.get(at + index).is_some_and(|it| it.is == is))
 }
 
-fn word(letters: &[Letter], range: std::ops::Range<usize>) -> String {
+fn word(letters: &[Letter], range: Range<usize>) -> String {
     letters[range].iter().map(|letter| letter.is).collect()
 }
 

@@ -14,12 +14,13 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// A server with a certificate for `localhost`.
 async fn encrypted() -> (TestServer, CertificateDer<'static>) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let dir = tempfile::tempdir().unwrap();
+    let made =
+        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let dir = tempfile::tempdir().expect("a directory");
     let (certificate, key) = (dir.path().join("certificate"), dir.path().join("key"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = Some(Tls::load(&certificate, &key).unwrap());
+    std::fs::write(&certificate, made.cert.pem()).expect("room");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("room");
+    let tls = Some(Tls::load(&certificate, &key).expect("a certificate with its key"));
     let options = ServerOptions { tls, is_tls_needed: true, ..ServerOptions::default() };
     (TestServer::start(options).await, made.cert.der().clone())
 }

@@ -31,7 +31,7 @@ fn examples_of_the_docs_are_those_of_the_clients_and_run() {
     let mut ports = PORTS;
     let mut programs = Vec::new();
     for (language, block, last_line) in EXAMPLES {
-        let example = block_of(&docs, block);
+        let example = block_of(&docs, format!("```{block}\n"));
         let client = std::fs::read_to_string(language.client_path()).expect("it is there");
         assert!(plain(&client).contains(&plain(example)), "{}: {example}", language.client);
         let port = free_port(&mut ports);
@@ -47,8 +47,7 @@ fn examples_of_the_docs_are_those_of_the_clients_and_run() {
 }
 
 /// The first block of code in a language.
-fn block_of<'a>(docs: &'a str, language: &str) -> &'a str {
-    let start = format!("```{language}\n");
+fn block_of(docs: &str, start: String) -> &str {
     let rest = docs.split_once(&start).expect("the docs have an example").1;
     rest.split_once("```").expect("the block ends").0
 }

@@ -137,12 +137,12 @@ fn join<O: OffsetSizeTrait>(texts: &[ArrayRef], rows: usize) -> Result<ArrayRef>
         bytes_of::<O>(texts.iter().map(|text| (text.len(), text.value_data().len())), rows)?;
     let mut joined = GenericStringBuilder::<O>::with_capacity(rows, bytes);
     for row in 0..rows {
-        if texts.iter().any(|text| text.is_null(row_in(text.len(), row))) {
+        if texts.iter().any(|text| text.is_null(row_in(*text, row))) {
             joined.append_null();
             continue;
         }
         for text in &texts {
-            joined.write_str(text.value(row_in(text.len(), row)))?;
+            joined.write_str(text.value(row_in(*text, row)))?;
         }
         joined.append_value("");
     }
@@ -155,19 +155,19 @@ fn join_bytes<O: OffsetSizeTrait>(parts: &[ArrayRef], rows: usize) -> Result<Arr
         bytes_of::<O>(parts.iter().map(|part| (part.len(), part.value_data().len())), rows)?;
     let mut joined = GenericBinaryBuilder::<O>::with_capacity(rows, bytes);
     for row in 0..rows {
-        if parts.iter().any(|part| part.is_null(row_in(part.len(), row))) {
+        if parts.iter().any(|part| part.is_null(row_in(*part, row))) {
             joined.append_null();
             continue;
         }
-        let values = parts.iter().map(|part| part.value(row_in(part.len(), row)));
+        let values = parts.iter().map(|part| part.value(row_in(*part, row)));
         joined.append_value(values.collect::<Vec<_>>().concat());
     }
     Ok(Arc::new(joined.finish()))
 }
 
 /// Row of an array with a value for each row, or one for all.
-fn row_in(length: usize, row: usize) -> usize {
-    if length == 1 { 0 } else { row }
+fn row_in(array: &dyn Array, row: usize) -> usize {
+    if array.len() == 1 { 0 } else { row }
 }
 
 /// Bytes of the result, from length and bytes of each array.

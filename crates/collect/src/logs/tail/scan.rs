@@ -27,8 +27,11 @@ const RETRY_EVERY: Duration = Duration::from_secs(30);
 const PATH_EVERY: Duration = Duration::from_millis(500);
 const QUIET_PATH_EVERY: Duration = Duration::from_secs(2);
 
-/// Which logs have records of several lines, by source and path of the file.
-pub struct RecordLogs(Box<dyn Fn(&LogSource, &str) -> bool + Send>);
+/// Whether the log of a source has records of several lines, by the path of its file.
+type HasRecords = dyn Fn(&LogSource, &str) -> bool + Send;
+
+/// Which logs have records of several lines.
+pub struct RecordLogs(Box<HasRecords>);
 
 impl RecordLogs {
     /// The logs for which `has_records` holds.
