@@ -2,8 +2,7 @@
 
 use sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByKind, Query, SelectItem,
-    SetExpr,
+    FunctionArgumentClause, FunctionArguments, OrderByExpr, Query, SelectItem, SetExpr,
 };
 
 use crate::fragments::{call, nested, text};
@@ -70,13 +69,11 @@ fn chain(left: &Expr, op: &BinaryOperator, elements: Vec<Expr>, by: &BinaryOpera
 
 /// `array(select x …)` as an aggregate. The engine loses the order of one in a scalar subquery.
 pub(crate) fn array_of_query(query: &Query) -> Result<Expr> {
-    let order = match query.order_by.as_ref().map(|order| &order.kind) {
-        None => Vec::new(),
-        Some(OrderByKind::Expressions(keys)) => keys.clone(),
-        Some(OrderByKind::All(_)) => {
-            return refuse!("`order by all` is not supported in `array(…)`");
-        }
-    };
+    if query.order_by.is_some() {
+        return refuse!(
+            "`array(select … order by …)` loses its order: use `array_agg(x order by …)`"
+        );
+    }
     let SetExpr::Select(select) = &*query.body else {
         return refuse!("`array(…)` takes a simple `select` here");
     };
@@ -90,16 +87,11 @@ pub(crate) fn array_of_query(query: &Query) -> Result<Expr> {
         || query.limit_clause.is_some()
         || query.fetch.is_some()
         || !matches!(&select.group_by, sqlparser::ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    if is_grouped || order.iter().any(|key| matches!(key.expr, Expr::Value(_))) {
+    if is_grouped {
         return refuse!("`array(select …)` takes no `distinct`, `group by` or `limit`");
     }
     let mut outer = parse_query("select coalesce(array_agg(1), make_array()) as elements")?;
-    let mut aggregate = call("array_agg", vec![value.clone()]);
-    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut aggregate
-        && !order.is_empty()
-    {
-        list.clauses.push(FunctionArgumentClause::OrderBy(order));
-    }
+    let aggregate = call("array_agg", vec![value.clone()]);
     if let SetExpr::Select(new) = &mut *outer.body {
         let mut inner = select.clone();
         std::mem::swap(&mut inner.projection, &mut new.projection);
@@ -139,6 +131,17 @@ pub(crate) fn distinct_in_order(function: &Function) -> Result<Option<Expr>> {
     }
     let mut plain = function.clone();
     plain.name = sqlparser::ast::ObjectName::from(vec![sqlparser::ast::Ident::new("array_agg")]);
+    if separator.is_some() {
+        let is_value = Expr::IsNotNull(Box::new(value.clone()));
+        plain.filter = Some(Box::new(match plain.filter.take() {
+            Some(filter) => Expr::BinaryOp {
+                left: Box::new(nested(*filter)),
+                op: BinaryOperator::And,
+                right: Box::new(is_value),
+            },
+            None => is_value,
+        }));
+    }
     if let FunctionArguments::List(list) = &mut plain.args {
         list.clauses.clear();
         list.args.truncate(1);

@@ -59,6 +59,9 @@ fn is_column(expr: &Expr) -> bool {
 
 /// What the engine calls an item, as far as it tells items apart: without casts and brackets.
 fn engine_name(expr: &Expr) -> String {
+    if matches!(expr, Expr::Subquery(_)) {
+        return "(<subquery>)".into();
+    }
     let mut expr = expr.clone();
     let _ = expr.visit(&mut BracketRemover);
     expr.to_string().to_lowercase().replace(".0", "").replace("- -", "--")

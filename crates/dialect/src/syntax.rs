@@ -135,6 +135,17 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             *expr = call("array_has_any", vec![(**left).clone(), (**right).clone()]);
         }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: value }
+            if matches!(**value, Expr::Interval(_)) =>
+        {
+            let (left, right) = (value.clone(), Box::new(number(-1)));
+            *expr = nested(Expr::BinaryOp { left, op: BinaryOperator::Multiply, right });
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: value } if is_power(value) => {
+            let mut power = (**value).clone();
+            negate_base(&mut power);
+            *expr = power;
+        }
         Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
             let (left, right) = (Box::new(number(-1)), value.clone());
             *expr = nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right });
@@ -149,6 +160,48 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// A constant that is cast to a float, which the engine takes for the constant.
+fn is_float(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { data_type, expr, .. } => {
+            let is_constant = matches!(**expr, Expr::Value(_));
+            let kind = data_type.to_string().to_uppercase();
+            is_constant
+                && ["FLOAT8", "DOUBLE", "DOUBLE PRECISION", "FLOAT"].contains(&kind.as_str())
+        }
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_float(expr),
+        _ => false,
+    }
+}
+
+fn is_power(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp { op, .. } if op.to_string() == "^")
+}
+
+/// A sign binds closer than `^`: `-2 ^ 2` is 4.
+fn negate_base(expr: &mut Expr) {
+    match expr {
+        Expr::BinaryOp { left, op, .. } if op.to_string() == "^" => negate_base(left),
+        base => {
+            let value = Box::new(base.clone());
+            *base = nested(Expr::UnaryOp { op: UnaryOperator::Minus, expr: value });
+        }
+    }
+}
+
+/// PostgreSQL's type of a number constant, which is a `bigint` or a float here.
+fn constant_type(value: &Value) -> Option<Expr> {
+    let Value::Number(number, _) = value else { return None };
+    let kind = if number.parse::<i32>().is_ok() {
+        "integer"
+    } else if number.parse::<i64>().is_ok() {
+        "bigint"
+    } else {
+        "numeric"
+    };
+    Some(text(kind))
 }
 
 fn is_regex(op: &BinaryOperator) -> bool {
@@ -262,6 +315,8 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
             Some(call("timezone", vec![zone.clone(), cut]))
         }
         ("localtimestamp", _) => Some(call("local_time", vec![call("now", Vec::new())])),
+        ("pg_typeof", [Expr::Value(value)]) => constant_type(&value.value),
+        ("round", [value]) if is_float(value) => Some(call("round_half_even", vec![value.clone()])),
         ("mod", [value, by]) => {
             let (left, right) = (Box::new(value.clone()), Box::new(by.clone()));
             Some(nested(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right }))

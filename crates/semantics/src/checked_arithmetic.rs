@@ -49,7 +49,7 @@ const PARTIAL: [&str; 18] = [
 
 /// Whether a function has no result for some numbers.
 pub(crate) fn is_partial(name: &str) -> bool {
-    name == DEFINED || PARTIAL.contains(&name)
+    PARTIAL.contains(&name)
 }
 
 /// The checked operator in place of the engine's; `None` if that one is right.
@@ -70,6 +70,12 @@ pub(crate) fn rewrite_operator(
         return None;
     }
     let (mut one, mut other) = ((*binary.left).clone(), (*binary.right).clone());
+    // A `real` and an integer have a `double precision`.
+    if left == DataType::Float32 && right.is_integer() {
+        one = cast(one, DataType::Float64);
+    } else if right == DataType::Float32 && left.is_integer() {
+        other = cast(other, DataType::Float64);
+    }
     if is_small(&left) && is_small_literal(&other) {
         other = cast(other, DataType::Int32);
     } else if is_small(&right) && is_small_literal(&one) {

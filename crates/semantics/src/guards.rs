@@ -2,12 +2,13 @@
 //!
 //! PostgreSQL evaluates `and`, `or` and `filter` from left to right in practice, and people rely on it;
 //! the engine evaluates both sides for all rows of a batch. So the right side of one that may fail
-//! becomes a `case`, which the engine evaluates for the remaining rows only. The left side stays as it
-//! is, for indexes and statistics.
+//! gets NULL for the operand that fails, in the rows that the left side has decided. The left side stays
+//! as it is, for indexes and statistics. A `case` around the whole right side would not do: the
+//! optimizer makes `and` and `or` of it again.
 
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::{AggregateFunction, Case};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 use datafusion::scalar::ScalarValue;
@@ -17,21 +18,16 @@ use crate::typed::type_of;
 
 /// `a and b` or `a or b` with a guarded right side; `None` if that needs none.
 pub(crate) fn rewrite_junction(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
-    let decided = match binary.op {
-        Operator::And => false,
-        Operator::Or => true,
+    let left = (*binary.left).clone();
+    let is_open = match binary.op {
+        Operator::And => left.clone().is_not_false(),
+        Operator::Or => left.clone().is_not_true(),
         _ => return None,
     };
-    if matches!(*binary.right, Expr::Case(_))
-        || !may_fail(&binary.right, schema)
-        || !is_cheap(&binary.left)
-    {
+    if !may_fail(&binary.right, schema) || !is_cheap(&left) {
         return None;
     }
-    let left = (*binary.left).clone();
-    let is_decided = if decided { left.clone().is_true() } else { left.clone().is_false() };
-    let decided = Expr::Literal(ScalarValue::Boolean(Some(decided)), None);
-    let right = case_when(is_decided, decided, Some((*binary.right).clone()));
+    let right = guarded((*binary.right).clone(), &is_open, schema)?;
     Some(Expr::BinaryExpr(BinaryExpr {
         left: Box::new(left),
         op: binary.op,
@@ -46,20 +42,50 @@ pub(crate) fn guard_arguments(call: &mut AggregateFunction, schema: &DFSchema) -
     };
     let mut is_changed = false;
     for arg in &mut call.params.args {
-        if !matches!(arg, Expr::Case(_)) && may_fail(arg, schema) {
-            *arg = case_when(filter.clone(), std::mem::take(arg), None);
+        if may_fail(arg, schema)
+            && let Some(new) = guarded(arg.clone(), filter, schema)
+        {
+            *arg = new;
             is_changed = true;
         }
     }
     is_changed
 }
 
-fn case_when(when: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {
-    Expr::Case(Case {
+/// The expression with NULL for operands that fail, except where `is_open`.
+fn guarded(expr: Expr, is_open: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let done = expr.transform_up(|part| {
+        if !fails(&part, schema) {
+            return Ok(Transformed::no(part));
+        }
+        Ok(Transformed::yes(match part {
+            Expr::BinaryExpr(mut binary) => {
+                guard_operand(&mut binary.right, is_open);
+                Expr::BinaryExpr(binary)
+            }
+            Expr::ScalarFunction(mut call) => {
+                if let Some(operand) = call.args.last_mut() {
+                    guard_operand(operand, is_open);
+                }
+                Expr::ScalarFunction(call)
+            }
+            Expr::Cast(mut cast) => {
+                guard_operand(&mut cast.expr, is_open);
+                Expr::Cast(cast)
+            }
+            other => other,
+        }))
+    });
+    done.ok().map(|done| done.data)
+}
+
+fn guard_operand(operand: &mut Expr, is_open: &Expr) {
+    let value = std::mem::take(operand);
+    *operand = Expr::Case(Case {
         expr: None,
-        when_then_expr: vec![(Box::new(when), Box::new(then))],
-        else_expr: otherwise.map(Box::new),
-    })
+        when_then_expr: vec![(Box::new(is_open.clone()), Box::new(value))],
+        else_expr: None,
+    });
 }
 
 /// Whether an expression may be evaluated twice: it has the same value then, and reads no tables.
@@ -90,7 +116,8 @@ fn fails(expr: &Expr, schema: &DFSchema) -> bool {
         }
         Expr::ScalarFunction(call) => match call.args.as_slice() {
             [_, divisor] if call.name() == "checked_divide" => may_be_zero(divisor),
-            _ => is_partial(call.name()),
+            [_] => is_partial(call.name()),
+            _ => false,
         },
         Expr::Cast(Cast { expr, field }) => {
             let to = field.data_type();

@@ -15,6 +15,7 @@ mod guards;
 mod interval_aggregate;
 mod interval_functions;
 mod interval_keys;
+mod letter_case;
 mod ordered_set;
 mod refused_plans;
 mod row_function;
@@ -44,6 +45,16 @@ pub fn rewrite(statement: &mut Statement) -> Result<(), DataFusionError> {
     }
 }
 
+/// The engine's other names of functions that are replaced here.
+const ALIASES: [(&str, &str); 6] = [
+    ("array_length", "list_length"),
+    ("array_remove", "list_remove"),
+    ("array_replace", "list_replace"),
+    ("array_to_string", "list_to_string"),
+    ("array_to_string", "array_join"),
+    ("array_to_string", "list_join"),
+];
+
 /// Adds functions, rewrites and analyzer rules to a session.
 ///
 /// # Errors
@@ -56,10 +67,14 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        letter_case::all(),
         vec![duplicate_rows::duplicate_number()],
     ];
     for function in functions.into_iter().flatten() {
-        state.register_udf(Arc::new(function))?;
+        // A bound is found by name: an alias of the engine's function would bring that back.
+        let aliases = ALIASES.iter().filter(|(name, _)| *name == function.name());
+        let aliases: Vec<_> = aliases.map(|(_, alias)| *alias).collect();
+        state.register_udf(Arc::new(function.with_aliases(aliases)))?;
     }
     let sums = std::iter::once(checked_sum::sum());
     for function in ordered_set::all().into_iter().chain(interval_aggregate::all()).chain(sums) {

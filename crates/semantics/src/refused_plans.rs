@@ -3,12 +3,15 @@
 //! Syntax alone does not show them: a subquery is correlated by its names. When the engine is
 //! upgraded, try each shape again.
 
+use std::collections::HashSet;
+
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{NullTreatment, WindowFunction};
-use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
+use datafusion::logical_expr::utils::{split_binary_owned, split_conjunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use weir_dialect::KnownWrongShape;
@@ -31,6 +34,18 @@ const CORRELATED_OFFSET: KnownWrongShape = KnownWrongShape {
     upstream: "",
 };
 
+const MERGED_LISTS: KnownWrongShape = KnownWrongShape {
+    shape: "`x in (…) and x in (…)`, or `x not in (…) or x not in (…)`, as a value",
+    reason: "NULL would become false or true: write one list",
+    upstream: "apache/datafusion#24246",
+};
+
+const CANCELLED_XOR: KnownWrongShape = KnownWrongShape {
+    shape: "`x # x`",
+    reason: "it would be 0 also for NULL: write 0",
+    upstream: "apache/datafusion#24246",
+};
+
 const DISTANT_NEIGHBOUR: KnownWrongShape = KnownWrongShape {
     shape: "`lead` or `lag` with `ignore nulls` over more than one row",
     reason: "rows behind a gap would be missed: filter the NULLs out in a subquery",
@@ -49,14 +64,38 @@ impl AnalyzerRule for RefuseKnownWrong {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.apply_with_subqueries(|node| {
             node.apply_expressions(|expr| {
-                expr.apply(|part| match wrong_shape(part) {
-                    Some(shape) => Err(DataFusionError::Plan(shape.refusal_text())),
-                    None => Ok(TreeNodeRecursion::Continue),
+                // In a condition, NULL is the same as false.
+                let is_condition = matches!(node, LogicalPlan::Filter(_));
+                let parts = if is_condition { split_conjunction(expr) } else { vec![expr] };
+                parts.into_iter().try_fold(TreeNodeRecursion::Continue, |_, part| {
+                    part.apply(|part| match wrong_shape(part) {
+                        Some(shape) => Err(DataFusionError::Plan(shape.refusal_text())),
+                        None => Ok(TreeNodeRecursion::Continue),
+                    })
                 })
             })
         })?;
         Ok(plan)
     }
+}
+
+/// Two lists of one value, which the optimizer merges without regard to NULL.
+fn merges_lists(expr: &Expr) -> bool {
+    let (op, is_negated) = match expr {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => (Operator::And, false),
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => (Operator::Or, true),
+        _ => return false,
+    };
+    let mut seen = HashSet::new();
+    split_binary_owned(expr.clone(), op).into_iter().any(|part| match part {
+        Expr::InList(list) if list.negated == is_negated => !seen.insert(*list.expr),
+        _ => false,
+    })
+}
+
+/// `x # x`, which the optimizer makes 0 also for NULL.
+fn cancels(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { left, op: Operator::BitwiseXor, right }) if left == right)
 }
 
 fn wrong_shape(expr: &Expr) -> Option<&'static KnownWrongShape> {
@@ -65,6 +104,8 @@ fn wrong_shape(expr: &Expr) -> Option<&'static KnownWrongShape> {
         Expr::InSubquery(list) => correlated(&list.subquery, true),
         Expr::SetComparison(comparison) => correlated(&comparison.subquery, true),
         Expr::ScalarSubquery(subquery) => correlated(subquery, false),
+        _ if merges_lists(expr) => Some(&MERGED_LISTS),
+        _ if cancels(expr) => Some(&CANCELLED_XOR),
         Expr::WindowFunction(call) if is_distant(call) => Some(&DISTANT_NEIGHBOUR),
         _ => None,
     }

@@ -115,7 +115,7 @@ pub(crate) fn rewrite_call(
         "to_date" => by_pattern("read_date", &function.args, schema),
         "round" => round(&function.args, schema),
         "trunc" => truncate(&function.args, schema),
-        "concat" | "concat_ws" => typed_texts::texts(&function, schema),
+        "concat" | "concat_ws" | "format" => typed_texts::texts(&function, schema),
         "to_hex" => typed_texts::to_hex(&function),
         "array_element" => typed_texts::element(&function),
         "nullif" => nullif(&function.args, schema),

@@ -14,13 +14,22 @@ use crate::row_function::{RowFunction, functions, text_of, text_type};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
-    functions(vec![RowFunction {
-        name: "value_text",
-        arity: 1..=1,
-        result: text_type,
-        run: value_text,
-        takes_null: false,
-    }])
+    functions(vec![
+        RowFunction {
+            name: "value_text",
+            arity: 1..=1,
+            result: text_type,
+            run: value_text,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "array_to_string",
+            arity: 2..=3,
+            result: text_type,
+            run: joined,
+            takes_null: true,
+        },
+    ])
 }
 
 /// Whether PostgreSQL writes values of this type differently.
@@ -103,4 +112,36 @@ fn array_text(elements_of: &[ScalarValue], options: &ConfigOptions) -> Result<St
         });
     }
     Ok(format!("{{{}}}", parts.join(",")))
+}
+
+/// Elements with a separator; NULLs are left out, or have a text of their own.
+fn joined(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
+    let (Some(list), Some(separator)) = (args.first(), args.get(1).and_then(text_of)) else {
+        return Ok(ScalarValue::Utf8(None));
+    };
+    if list.is_null() {
+        return Ok(ScalarValue::Utf8(None));
+    }
+    let mut parts = Vec::new();
+    flatten(list, args.get(2).and_then(text_of).as_deref(), options, &mut parts)?;
+    Ok(ScalarValue::Utf8(Some(parts.join(&separator))))
+}
+
+fn flatten(
+    list: &ScalarValue,
+    null: Option<&str>,
+    options: &ConfigOptions,
+    parts: &mut Vec<String>,
+) -> Result<()> {
+    let Some(all) = elements(list)? else {
+        return exec_err!("array_to_string takes an array");
+    };
+    for element in &all {
+        if !element.is_null() && elements(element)?.is_some() {
+            flatten(element, null, options, parts)?;
+        } else {
+            parts.extend(text(element, options)?.or_else(|| null.map(str::to_owned)));
+        }
+    }
+    Ok(())
 }

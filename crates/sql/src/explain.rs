@@ -105,7 +105,8 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     }
     // A statement that writes may fail on a detail before it is refused for writing.
     let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
-    if text.contains(" not supported: ") || WRITING_VERBS.contains(&verb.as_str()) {
+    let is_statement = text.contains(" not supported: ") && !text.contains(" is not supported: ");
+    if is_statement || WRITING_VERBS.contains(&verb.as_str()) {
         return bad_query(&format!("only queries are run, not `{verb}`")).with_hint(
             "weir's tables are written by its collectors; begin with `select` or `with`",
         );
