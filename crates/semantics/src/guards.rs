@@ -14,7 +14,7 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 use datafusion::scalar::ScalarValue;
 
 use crate::checked_arithmetic::is_partial;
-use crate::typed::type_of;
+use crate::rewrite_parts::type_of;
 
 /// `a and b` or `a or b` with a guarded right side; `None` if that needs none.
 pub(crate) fn rewrite_junction(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {

@@ -12,7 +12,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::interval_aggregate::in_place_of;
-use crate::typed::{is_interval, length, order_by_length, type_of};
+use crate::rewrite_parts::{is_interval, length, type_of};
+use crate::typed::order_by_length;
 
 /// The rule.
 #[derive(Debug)]

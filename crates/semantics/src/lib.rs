@@ -18,6 +18,7 @@ mod interval_keys;
 mod letter_case;
 mod ordered_set;
 mod refused_plans;
+mod rewrite_parts;
 mod row_function;
 mod text_functions;
 mod typed;

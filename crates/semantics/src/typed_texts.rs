@@ -7,7 +7,7 @@ use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
 use datafusion::scalar::ScalarValue;
 
-use crate::typed::{call, cast, type_of};
+use crate::rewrite_parts::{call, cast, type_of};
 use crate::typed_times::is_text;
 use crate::value_text::has_own_text;
 

@@ -12,7 +12,7 @@ use weir_dialect::full_timestamp;
 
 use crate::clock_functions::is_instant;
 use crate::interval_functions::{WALL_TIME, instant_type};
-use crate::typed::{TimeRole, as_interval, call, cast, length, role, type_of};
+use crate::rewrite_parts::{TimeRole, as_interval, call, cast, length, role, type_of};
 use crate::value_text::has_own_text;
 use crate::{checked_arithmetic, typed_texts};
 

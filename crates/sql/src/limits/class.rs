@@ -12,7 +12,7 @@ use super::memory::{MemoryBudget, QueryPool};
 use super::spill::SpillFactory;
 use super::{QueryUsage, SpillSpace};
 use crate::options::{Asker, EngineOptions};
-use crate::statement_size::STACK_BYTES;
+use weir_dialect::STACK_BYTES;
 
 /// Threads and memory of one class.
 pub(crate) struct QueryClass {

@@ -69,7 +69,9 @@ impl VisitorMut for Rewriter {
                 replace(expr, sql);
             }
             Expr::Function(function) if is_array_of(function) => {
-                if let FunctionArguments::Subquery(subquery) = &function.args {
+                if let FunctionArguments::Subquery(subquery) = &function.args
+                    && is_of_catalog(subquery)
+                {
                     let sql = array_of(&self.empty, subquery);
                     replace(expr, sql);
                 }
@@ -181,6 +183,12 @@ fn is_number(value: &Value) -> bool {
 /// Whether a subquery takes the search path apart, as Grafana does.
 fn is_search_path(subquery: &Query) -> bool {
     subquery.to_string().to_lowercase().contains("generate_series(array_lower(string_to_array(")
+}
+
+/// Whether a query reads the catalog, whose arrays have no items here.
+fn is_of_catalog(query: &Query) -> bool {
+    let text = query.to_string().to_lowercase();
+    ["pg_", "information_schema"].iter().any(|name| text.contains(name))
 }
 
 /// Whether a function is `array(select …)`.
