@@ -259,7 +259,7 @@ fn functions_that_clients_call_at_connect_answer() {
         ("select current_schema", "public"),
         ("select current_setting('TimeZone')", "Asia/Tokyo"),
         ("select current_setting('jit')", "off"),
-        ("select pg_typeof(1)", "bigint"),
+        ("select pg_typeof(1)", "integer"),
         ("select typreceive from pg_type where typname = '_int8'", "array_recv"),
         (
             "select count(*) > 3 from pg_type t join pg_proc p on p.oid = t.typreceive where p.proname = 'array_recv'",
