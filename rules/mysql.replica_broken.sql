@@ -9,7 +9,7 @@ clear = "30s"
 key = ["database_address", "peer"]
 needs = ["db_replica"]
 when = "select 1 from db_replica where system = 'mysql' and is_running = false and ts > $now - interval '15 seconds' and ts <= $now limit 1"
-explains = ["db.server_log", "mysql.replica_lag"]
+explains = ["mysql.replica_lag"]
 subject = "replica {server_address}"
 summary = "replica {server_address} does not replicate from {peer}: receiver {receiving}, applier {applying}{error_text}{since_text}"
 why = "It answers reads with the data it had when it stopped. Seconds_Behind_Source is NULL then, which many alerts treat as healthy."

@@ -11,15 +11,18 @@ use crate::table_syntax::parse_query;
 
 /// Elements of a constant array that are compared one by one.
 const MOST_ELEMENTS: usize = 64;
+/// Bytes of what is compared with each element: copies of comparisons would double.
+const COPIED_BYTES_MAX: usize = 256;
 
 /// `x = any(array[…])` and its relatives; `None` for subqueries and operators that the engine has.
 pub(crate) fn rewrite_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     if let Some(elements) = elements(right) {
-        return Some(if *op == BinaryOperator::Eq {
-            Expr::InList { expr: Box::new(left.clone()), list: elements, negated: false }
+        return if *op == BinaryOperator::Eq {
+            let expr = Box::new(left.clone());
+            Some(Expr::InList { expr, list: elements, negated: false })
         } else {
             chain(left, op, elements, &BinaryOperator::Or)
-        });
+        };
     }
     let is_array = *op == BinaryOperator::Eq && !is_query(right);
     is_array.then(|| call("equals_any", vec![left.clone(), right.clone()]))
@@ -28,11 +31,12 @@ pub(crate) fn rewrite_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Opt
 /// `x <> all(array[…])` and its relatives.
 pub(crate) fn rewrite_all(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     let elements = elements(right)?;
-    Some(if *op == BinaryOperator::NotEq {
-        Expr::InList { expr: Box::new(left.clone()), list: elements, negated: true }
+    if *op == BinaryOperator::NotEq {
+        let expr = Box::new(left.clone());
+        Some(Expr::InList { expr, list: elements, negated: true })
     } else {
         chain(left, op, elements, &BinaryOperator::And)
-    })
+    }
 }
 
 fn is_query(expr: &Expr) -> bool {
@@ -54,17 +58,26 @@ fn elements(expr: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
-fn chain(left: &Expr, op: &BinaryOperator, elements: Vec<Expr>, by: &BinaryOperator) -> Expr {
+/// Comparisons with each element; `None` if the left side is too long for that.
+fn chain(
+    left: &Expr,
+    op: &BinaryOperator,
+    elements: Vec<Expr>,
+    by: &BinaryOperator,
+) -> Option<Expr> {
+    if left.to_string().len() > COPIED_BYTES_MAX {
+        return None;
+    }
     let mut all = elements.into_iter().map(|element| {
         let (left, right) = (Box::new(left.clone()), Box::new(element));
         nested(Expr::BinaryOp { left, op: op.clone(), right })
     });
     let first = all.next().unwrap_or_else(|| Expr::Value(sqlparser::ast::Value::Null.into()));
-    nested(all.fold(first, |sum, next| Expr::BinaryOp {
+    Some(nested(all.fold(first, |sum, next| Expr::BinaryOp {
         left: Box::new(sum),
         op: by.clone(),
         right: Box::new(next),
-    }))
+    })))
 }
 
 /// `array(select x …)` as an aggregate. The engine loses the order of one in a scalar subquery.

@@ -9,6 +9,7 @@ use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, Datum, Float64Array};
 use arrow_schema::{ArrowError, DataType};
 use datafusion::arrow::compute::kernels::numeric;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -30,6 +31,9 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
     let signature = Signature::variadic_any(Volatility::Immutable);
     operators.chain([ScalarUDF::from(DefinedResult { signature })]).collect()
 }
+
+/// Most checked operators that are arguments of each other: the engine needs the name of each at each.
+const DEPTH_MAX: usize = 64;
 
 const OPERATORS: [(Operator, &str); 4] = [
     (Operator::Plus, "checked_add"),
@@ -57,17 +61,25 @@ pub(crate) fn rewrite_operator(
     binary: &BinaryExpr,
     schema: &DFSchema,
     options: &ConfigOptions,
-) -> Option<Expr> {
-    let (_, name) = OPERATORS.iter().find(|(op, _)| *op == binary.op)?;
-    let (left, right) = (type_of(&binary.left, schema)?, type_of(&binary.right, schema)?);
-    let kind = result_type(&left, binary.op, &right).ok()?;
+) -> Result<Option<Expr>> {
+    let Some((_, name)) = OPERATORS.iter().find(|(op, _)| *op == binary.op) else {
+        return Ok(None);
+    };
+    let types = [&binary.left, &binary.right].map(|side| type_of(side, schema));
+    let [Some(left), Some(right)] = types else { return Ok(None) };
+    let Ok(kind) = result_type(&left, binary.op, &right) else { return Ok(None) };
     let is_checked = match &kind {
         kind if kind.is_integer() => binary.op != Operator::Divide,
         kind if kind.is_floating() => options.execution.enable_ansi_mode,
         _ => false,
     };
     if !is_checked || !left.is_numeric() || !right.is_numeric() {
-        return None;
+        return Ok(None);
+    }
+    if depth(&binary.left) >= DEPTH_MAX || depth(&binary.right) >= DEPTH_MAX {
+        return plan_err!(
+            "more than {DEPTH_MAX} operators in a chain: add columns of a subquery, or use `sum`"
+        );
     }
     let (mut one, mut other) = ((*binary.left).clone(), (*binary.right).clone());
     // A `real` and an integer have a `double precision`.
@@ -81,7 +93,18 @@ pub(crate) fn rewrite_operator(
     } else if is_small(&right) && is_small_literal(&one) {
         one = cast(one, DataType::Int32);
     }
-    Some(call(name, vec![one, other]))
+    Ok(Some(call(name, vec![one, other])))
+}
+
+/// Number of checked operators that are arguments of each other.
+fn depth(expr: &Expr) -> usize {
+    match expr {
+        Expr::ScalarFunction(call) if OPERATORS.iter().any(|(_, name)| *name == call.name()) => {
+            1 + call.args.iter().map(depth).max().unwrap_or(0)
+        }
+        Expr::Cast(cast) => depth(&cast.expr),
+        _ => 0,
+    }
 }
 
 /// `integer` or `smallint`: with such a constant the result is an `integer`.
@@ -109,8 +132,16 @@ pub(crate) fn rewrite_function(function: &ScalarFunction, options: &ConfigOption
         return None;
     }
     let mut args = vec![Expr::ScalarFunction(function.clone())];
-    args.extend(function.args.iter().cloned());
+    // What was checked is a number. Copies of it would double with each function in another.
+    args.extend(function.args.iter().filter(|arg| !has_checked(arg)).cloned());
     Some(call(DEFINED, args))
+}
+
+/// Whether a part of an expression is the checked result of a function.
+fn has_checked(expr: &Expr) -> bool {
+    let is_checked =
+        |part: &Expr| Ok(matches!(part, Expr::ScalarFunction(call) if call.name() == DEFINED));
+    expr.exists(is_checked).unwrap_or(true)
 }
 
 fn result_type(left: &DataType, op: Operator, right: &DataType) -> Result<DataType> {

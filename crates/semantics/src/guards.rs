@@ -16,23 +16,44 @@ use datafusion::scalar::ScalarValue;
 use crate::checked_arithmetic::is_partial;
 use crate::rewrite_parts::type_of;
 
+/// Most operands of a guard.
+const OPERANDS_MAX: usize = 16;
+
 /// `a and b` or `a or b` with a guarded right side; `None` if that needs none.
 pub(crate) fn rewrite_junction(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
-    let left = (*binary.left).clone();
-    let is_open = match binary.op {
-        Operator::And => left.clone().is_not_false(),
-        Operator::Or => left.clone().is_not_true(),
-        _ => return None,
-    };
-    if !may_fail(&binary.right, schema) || !is_cheap(&left) {
+    if !matches!(binary.op, Operator::And | Operator::Or) || !may_fail(&binary.right, schema) {
         return None;
     }
+    let guard = guard_of(&binary.left, binary.op, schema)?;
+    let is_open = match binary.op {
+        Operator::And => guard.is_not_false(),
+        _ => guard.is_not_true(),
+    };
     let right = guarded((*binary.right).clone(), &is_open, schema)?;
-    Some(Expr::BinaryExpr(BinaryExpr {
-        left: Box::new(left),
-        op: binary.op,
-        right: Box::new(right),
-    }))
+    let left = binary.left.clone();
+    Some(Expr::BinaryExpr(BinaryExpr { left, op: binary.op, right: Box::new(right) }))
+}
+
+/// The operands of a chain of `and` or `or` that cannot fail. Those that can have guards themselves:
+/// copies of them would double with each further operand.
+fn guard_of(left: &Expr, op: Operator, schema: &DFSchema) -> Option<Expr> {
+    let (mut operands, mut rest) = (Vec::new(), vec![left]);
+    while let Some(expr) = rest.pop() {
+        match expr {
+            Expr::BinaryExpr(binary) if binary.op == op => {
+                rest.extend([&*binary.right, &*binary.left]);
+            }
+            operand if operands.len() < OPERANDS_MAX => {
+                if !may_fail(operand, schema) && is_cheap(operand) {
+                    operands.push(operand.clone());
+                }
+            }
+            _ => break,
+        }
+    }
+    operands.into_iter().reduce(|left, right| {
+        Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
+    })
 }
 
 /// Guards the arguments of an aggregate with its filter; returns whether any had to be.

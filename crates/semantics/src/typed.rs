@@ -67,7 +67,7 @@ fn rewrite_binary(
     if let Some(new) = with_full_time(&binary, schema) {
         return Ok(Transformed::yes(new));
     }
-    let new = checked_arithmetic::rewrite_operator(&binary, schema, options)
+    let new = checked_arithmetic::rewrite_operator(&binary, schema, options)?
         .or_else(|| typed_texts::rewrite_concat(&binary, schema))
         .or_else(|| guards::rewrite_junction(&binary, schema));
     Ok(new.map_or_else(|| Transformed::no(Expr::BinaryExpr(binary)), Transformed::yes))

@@ -1,7 +1,7 @@
 //! Rewrites of expressions whose values become texts, or are parts of arrays.
 
 use arrow_schema::DataType;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
@@ -75,7 +75,8 @@ pub(crate) fn element(function: &ScalarFunction) -> Option<Expr> {
             Ok(ScalarValue::Int64(Some(index))) if index < 1 => none,
             _ => return None,
         },
-        Expr::Case(_) => return None,
+        // Copies of an index would double with each array that is an index of another.
+        other if has_case(other) => return None,
         Expr::Negative(inner) if matches!(**inner, Expr::Literal(..)) => none,
         other => Expr::Case(Case {
             expr: None,
@@ -88,6 +89,10 @@ pub(crate) fn element(function: &ScalarFunction) -> Option<Expr> {
     };
     let args = vec![array.clone(), index];
     Some(Expr::ScalarFunction(ScalarFunction { func: function.func.clone(), args }))
+}
+
+fn has_case(expr: &Expr) -> bool {
+    expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).unwrap_or(true)
 }
 
 /// Refuses patterns for times: their text depends on the zone, and PostgreSQL has none for them.

@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use weir_collect::host::{HostOptions, HostSampler};
 use weir_rules::test_file::{NOW, TestFile, TestQuery};
 use weir_rules::{Engine, Rule, RuleSet, SourceFile, State, Transition};
-use weir_store::{ConditionWatch, Query, Store};
+use weir_store::{ConditionWatch, Query, QueryLimits, Store};
 use weir_tables::{
     Batch, FixedClock, Listener, ListenerRows, Micros, Parcel, Request, RequestRows, Rows, TcpStat,
     TcpStatRows,
@@ -82,8 +82,20 @@ impl RuleStore {
     }
 
     fn ask(&self, store: &Store, sql: &str, now: Micros) -> Result<Vec<RecordBatch>, String> {
-        let answer = self.runtime.block_on(store.query(Query::new(sql).at(now)).run());
+        let limits = QueryLimits::of_rule(100_000, TIMEOUT);
+        self.result(store, Query::new(sql).at(now).limits(limits))
+    }
+
+    fn result(&self, store: &Store, query: Query) -> Result<Vec<RecordBatch>, String> {
+        let answer = self.runtime.block_on(store.query(query).run());
         answer.map(|result| result.batches).map_err(|error| error.to_string())
+    }
+
+    /// The answer that the page gets for a chart.
+    fn drawn(&self, tables: Vec<Batch>, sql: &str) -> Result<Vec<RecordBatch>, String> {
+        let store = Store::in_memory(Arc::new(FixedClock::new(NOW)));
+        self.append(&store, tables);
+        self.result(&store, Query::new(sql).at(NOW))
     }
 }
 
@@ -236,13 +248,15 @@ fn chart_of_every_finding_runs() {
         let evidence = weir_rules::rows_of(&answer, 10);
         let sql = rule.chart_sql_at(NOW, &evidence).expect("it has a chart");
         let drawn = asked
-            .query(case.tables(), &sql)
+            .drawn(case.tables(), &sql)
             .unwrap_or_else(|error| panic!("{}: {error}\n{sql}", rule.id));
         assert!(drawn.iter().any(|batch| batch.num_rows() > 0), "{} draws nothing\n{sql}", rule.id);
         assert!(drawn[0].column_by_name("ts").is_some(), "{} draws without a column ts", rule.id);
     }
 }
 
+/// Limit of one query of a test.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Hosts, and simulated seconds before and while rules are timed.
 const HOSTS: usize = 20;
 const SECONDS: (u64, u64) = (60, 30);

@@ -22,6 +22,9 @@ use weir_tables::{Batch, Clock, FixedClock, Parcel};
 use crate::client::Client;
 use crate::rules::args::{RulesAction, RulesArgs};
 
+/// Limit of one query of a case.
+const CASE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Runs the command.
 pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
     match &args.action {
@@ -262,7 +265,7 @@ impl TestQuery for CaseRunner {
             let store = Store::in_memory(Arc::clone(&self.clock));
             let parcel = Parcel { range: None, batches: tables };
             store.append(parcel).await.map_err(|error| error.to_string())?;
-            let limits = QueryLimits { rows: 100_000, ..QueryLimits::default() };
+            let limits = QueryLimits::of_rule(100_000, CASE_TIMEOUT);
             let answer = store.query(Query::new(sql).at(NOW).limits(limits)).run().await;
             let answer = answer.map_err(|error| error.to_string())?;
             Ok(answer.batches)
