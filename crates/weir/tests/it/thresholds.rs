@@ -69,7 +69,6 @@ fn a_threshold_is_mined_proposed_accepted_and_in_force() {
         let of_rule = "select value, proposed, events, subjects from threshold_proposal where rule = 'app.slow'";
         weir.rows(of_rule).pop()
     });
-    eprintln!("{:?}", weir.rows("select * from threshold_proposal"));
     assert_eq!(proposal[0], 0.25);
     let proposed = proposal[1].as_f64().expect("a number");
     assert!((0.31..0.36).contains(&proposed), "{proposed}");
