@@ -96,15 +96,14 @@ impl FileCheck<'_> {
         let cost = inspection.tables.entry(self.file.table.name).or_default();
         cost.add(self.file, reader.metadata(), index.as_ref());
         if self.is_thorough {
-            let is_of_today = has_columns(reader.schema(), self.file.table);
-            let index = index.filter(|index| is_of_today && index.is_current());
-            // Rows and a current index are read below; far reads cost money.
-            if self.file.tier == Tier::Local || index.is_none() {
+            if self.file.tier == Tier::Local {
                 read_through(&file).map_err(|error| unreadable(&error))?;
             }
+            let is_of_today = has_columns(reader.schema(), self.file.table);
             let pages = PageCheck::new(reader.metadata())?;
             let rows =
                 reader.with_batch_size(BLOCK_ROWS).build().map_err(|error| unreadable(&error))?;
+            let index = index.filter(|index| is_of_today && index.is_current());
             let index = index.map(|index| IndexCheck::new(&file, index));
             self.read(rows, is_of_today, pages, index)?;
         }
@@ -181,7 +180,7 @@ impl TableCost {
     }
 }
 
-pub(crate) fn has_columns(schema: &Schema, table: &TableSpec) -> bool {
+fn has_columns(schema: &Schema, table: &TableSpec) -> bool {
     let of_today = table.schema();
     shape_of(schema) == shape_of(&of_today)
 }

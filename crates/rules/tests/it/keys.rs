@@ -27,6 +27,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("server_port", "port of a listening socket"),
     ("site", "pool or name of the requests, `requests in FILE` without either"),
     ("source", "file or stream that rows are read from"),
+    ("target", "what a check, a probe or an objective of checks looks at"),
     ("upstream", "server of a pool by address, or the pool by name"),
 ];
 

@@ -21,9 +21,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
-use weir_datafile::{
-    ChecksumCache, ErrorKind, ExpectedContent, FileSource, ReadAt, SlowLocation, StoreError,
-};
+use weir_datafile::{ErrorKind, FileSource, ReadAt, StoreError};
 
 use super::cache::IndexCache;
 use super::cached_store::CachedStore;
@@ -65,7 +63,7 @@ impl BucketTier {
     /// # Errors
     /// `Io`: an option is invalid.
     pub fn open(options: &SlowBucketOptions) -> Result<Self, StoreError> {
-        Self::new(options, None, Arc::default())
+        Self::new(options, None)
     }
 
     /// Opens the bucket; sends no request yet.
@@ -75,7 +73,6 @@ impl BucketTier {
     pub(crate) fn new(
         options: &SlowBucketOptions,
         cache: Option<Arc<IndexCache>>,
-        checksums: Arc<ChecksumCache>,
     ) -> Result<Self, StoreError> {
         let runtime = runtime()?;
         let handle = runtime.handle().clone();
@@ -83,7 +80,7 @@ impl BucketTier {
         let (missed, waiting) = channel(MISSED_MAX);
         let (join_bytes, bucket) = (options.join_bytes, options.bucket.bucket.clone());
         let name = format!("s3://{bucket}/{}", options.prefix.trim_matches('/'));
-        let store = CachedStore { requests, cache: cache.clone(), join_bytes, missed, checksums };
+        let store = CachedStore { requests, cache: cache.clone(), join_bytes, missed };
         let (store, is_stopped) = (Arc::new(store), Arc::default());
         let line = BucketLine { handle, is_stopped, store, bucket };
         if let Some(cache) = &cache {
@@ -292,11 +289,7 @@ async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<St
         let (line, cache) = (line.clone(), Arc::clone(&cache));
         // A failed read is retried on the next cache miss.
         let _ = tokio::task::spawn_blocking(move || {
-            let Some(file) = SlowLocation::parse(&path) else { return Ok(()) };
-            let source = line.open(file.path)?;
-            let source = line.store.checksums.verified(file.path, source, file.expected())?;
-            cache.fill(file.path, &source);
-            Ok::<_, std::io::Error>(())
+            line.open(&path).map(|source| cache.fill(&path, &source))
         })
         .await;
     }
@@ -373,8 +366,9 @@ impl TierBackend for BucketTier {
         let file = File::open(from).map_err(|error| fail(&error))?;
         self.copy(file, &Path::from(path))?;
         if let Some(cache) = self.cache.as_ref().filter(|_| path.ends_with(".parquet")) {
-            let source = Arc::new(ChecksumCache::default()).open(from, ExpectedContent::default());
-            cache.add(path, &source.map_err(|error| fail(&error))?);
+            let source =
+                File::open(from).and_then(FileSource::of_file).map_err(|error| fail(&error))?;
+            cache.add(path, &source);
         }
         Ok(())
     }
