@@ -15,7 +15,7 @@
 //	}
 //
 // A check passes unless it returns an error, panics, or sets another status. Each check runs in a
-// goroutine of its own; requests never run one.
+// separate goroutine; requests never run one.
 package weirhealth
 
 import (

@@ -9,7 +9,7 @@
 //     $health->register('feed:rate', $feed, every: 10, scope: 'dependency');
 //     $health->serve(9201); // blocks; in FPM: if (WeirHealth::respond(FILE)) exit;
 //
-// PHP has no threads, so a command of its own (a service that runs `php health.php`) has a process
+// PHP has no threads, so a separate command (a service that runs `php health.php`) has a process
 // for each check. It answers on its port, and writes the results to a file, with which the
 // application's own requests answer. A check passes when it returns anything but false, or members
 // of its result; it fails when it throws, exits or returns false. The command needs pcntl.

@@ -14,7 +14,7 @@
 #     health.serve(9201) # or: run health.rack(app), match "/weir/health", to: health, via: :all
 #
 # A check passes when it returns anything but false, or members of its result; it fails when it
-# raises or returns false. Each check runs on a thread of its own, started again after a fork
+# raises or returns false. Each check runs on a separate thread, started again after a fork
 # (Puma's workers); requests never run one.
 require "json"
 require "socket"

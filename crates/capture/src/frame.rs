@@ -46,7 +46,7 @@ pub enum LinkType {
     Ipsec,
     /// The firewall log of the BSDs.
     Pflog,
-    /// Ethernet with so many bytes of a switch's tag behind the addresses.
+    /// Ethernet with a switch tag of this many bytes after the addresses.
     SwitchTag(u8),
     /// Ethernet behind a switch's tag.
     SwitchTagFirst,

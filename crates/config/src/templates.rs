@@ -1,4 +1,4 @@
-//! `[notify.templates]`: texts that replace forms of messages (docs/notify.md). What the texts say is checked by those that
+//! `[notify.templates]`: texts that replace forms of messages (docs/notify.md). Their syntax is checked by those that
 //! render them.
 
 use std::path::Path;

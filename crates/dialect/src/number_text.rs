@@ -1,7 +1,7 @@
 //! `to_char` of numbers: patterns of `9`, `0`, `.`, `,`, `D`, `G` and `FM`.
 //!
-//! A `9` without a digit is a space, a `0` and what follows it a zero. The sign stands before the first
-//! digit and has a place of its own. A number that does not fit becomes `#`.
+//! A `9` without a digit is a space, a `0` and what follows it a zero. The sign precedes the first
+//! digit and takes one position. A number with too many digits is shown as `#`.
 
 use crate::decimal_places::{DecimalRounding, to_decimal_places};
 

@@ -28,7 +28,7 @@ pub(crate) fn check_aliases(select: &Select) -> Result<()> {
     Ok(())
 }
 
-/// Gives the second of two items that the engine names alike a name of its own.
+/// Renames the second of two items for which the engine would choose the same name.
 pub(crate) fn rename_equal_items(select: &mut Select) {
     let mut names = HashSet::new();
     for item in &mut select.projection {

@@ -216,7 +216,7 @@ struct OuterLevel {
 enum LastToken {
     /// Name of a function, or of a column before `[`.
     Name,
-    /// Function with a syntax of its own, or `case`, `not`, `array`.
+    /// Function with special syntax, or `case`, `not`, `array`.
     Syntax,
     Position,
     In,

@@ -4,7 +4,7 @@
 //! Source: Kubernetes' "Logging Architecture", Docker's "Configure logging drivers", conmon(8),
 //! nerdctl's "Logging". Files are named by globs, because a container can start, write and end
 //! between two discoveries. The surprising thing: most log drivers leave no file that can be read,
-//! and nothing else says so; those containers are problems with a hint.
+//! and nothing else reports it; those containers are problems with a hint.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -128,7 +128,7 @@ fn attributes_of(container: &DockerContainer, runtime: &str) -> Vec<(String, Str
     found
 }
 
-/// Podman's names and image are in one list beside the directories of all containers.
+/// Podman's names and image are in one list next to the directories of all containers.
 fn podman_attributes(path: &Path, id: &str) -> Option<Vec<(String, String)>> {
     let list = path.ancestors().nth(3)?.join("containers.json");
     let mut container = DockerContainer { id: id.to_owned(), ..DockerContainer::default() };

@@ -80,7 +80,7 @@ fn container_id(cgroup: &str) -> Option<&str> {
         let id = name.get(name.len().checked_sub(ID_BYTES)?..)?;
         let before = &name[..name.len() - ID_BYTES];
         let is_alone = before.is_empty() || before.ends_with('-');
-        // CRI-O's and Podman's monitors have cgroups of their own.
+        // CRI-O's and Podman's monitors run in separate cgroups.
         (is_alone && !before.contains("conmon") && is_id(id)).then_some(id)
     });
     ids.next()

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// A host below a directory of its own.
+/// A host below a temporary directory.
 struct ContainerHost(tempfile::TempDir);
 
 fn id(digit: char) -> String {

@@ -18,7 +18,7 @@ use weir_tables::{ContainerPiece, ContainerStream};
 #[derive(Clone, Debug)]
 pub struct Multiline {
     rule: EventRule,
-    /// Whether the parser of the log splits the events by itself, so that the rule only says where a
+    /// Whether the log's parser splits the events, so that the rule only says where a
     /// reader may stop.
     is_for_reader: bool,
     /// An event that has not grown for this long is complete: 2 s.
@@ -58,7 +58,7 @@ impl Multiline {
         Self { rule, is_for_reader: false, timeout, max_lines, max_bytes }
     }
 
-    /// The rule for records of CSV whose parser joins lines by itself: a reader stops between
+    /// The rule for records of CSV whose parser joins lines: a reader stops between
     /// records.
     pub fn of_records() -> Self {
         Self { is_for_reader: true, ..Self::new(EventRule::Csv) }
@@ -91,7 +91,7 @@ impl Multiline {
         (is_docker || ContainerPiece::of(line).is_some()).then(Self::container)
     }
 
-    /// Whether the parser of the log splits the events by itself.
+    /// Whether the log's parser splits the events.
     pub fn is_for_reader(&self) -> bool {
         self.is_for_reader
     }
@@ -195,7 +195,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Whether a quoted value goes on behind this line. A quote opens a value only at the value's start;
+/// Whether a quoted value continues on the next line. A quote opens a value only at the value's start;
 /// inside of a value, two quotes stand for one.
 fn is_quote_open(line: &[u8], is_open_before: bool) -> bool {
     let (mut is_open, mut at) = (is_open_before, 0);

@@ -113,7 +113,7 @@ impl LineParser {
     }
 
     /// Sets the first bytes of the file, which show its encoding, for a reader that starts behind
-    /// them. [`LineParser::parse`] reads them by itself where it starts at offset 0.
+    /// them. [`LineParser::parse`] reads them where it starts at offset 0.
     pub fn set_head(&mut self, head: &[u8]) {
         self.order = self.order.or_else(|| utf16::order_of_file(head));
     }

@@ -63,7 +63,7 @@ impl<W: Write> Write for EventLine<W> {
     }
 }
 
-/// An event without line ends in it. Hints, which begin a line of their own in a terminal, follow
+/// An event without line ends in it. Hints, which begin a new line in a terminal, follow
 /// behind a semicolon.
 fn one_line(event: &[u8]) -> String {
     let text = String::from_utf8_lossy(event);

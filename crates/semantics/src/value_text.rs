@@ -114,7 +114,7 @@ fn array_text(elements_of: &[ScalarValue], options: &ConfigOptions) -> Result<St
     Ok(format!("{{{}}}", parts.join(",")))
 }
 
-/// Elements with a separator; NULLs are left out, or have a text of their own.
+/// Elements with a separator; NULLs are left out, or have a given text.
 fn joined(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
     let (Some(list), Some(separator)) = (args.first(), args.get(1).and_then(text_of)) else {
         return Ok(ScalarValue::Utf8(None));

@@ -1,6 +1,6 @@
-//! Names in which `*` stands for any characters, as the configuration lists them.
+//! Names in which `*` matches any characters, as the configuration lists them.
 
-/// Whether `text` matches a pattern in which `*` stands for any characters.
+/// Whether `text` matches a pattern in which `*` matches any characters.
 pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let Some((head, mut rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(head) else { return false };

@@ -1,4 +1,4 @@
-//! Deploy locks: no repair starts on a role or on hosts while one holds. A lock ends by itself, so a deployment that
+//! Deploy locks: no repair starts on a role or on hosts while one holds. A lock expires, so a deployment that
 //! dies locks nothing for ever.
 
 use serde::{Deserialize, Serialize};

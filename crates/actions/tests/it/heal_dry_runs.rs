@@ -15,7 +15,7 @@ fn with_dry_run(mode: HealStep, action: &str) -> HealPolicy {
     policy
 }
 
-/// A bench that repairs by itself after a dry run.
+/// A bench that repairs without approval after a dry run.
 fn automatic(action: &str) -> HealBench {
     let mut bench = HealBench::new(with_dry_run(HealStep::Auto, action));
     crate::heal_ladder::earn_auto(&mut bench);
@@ -146,7 +146,7 @@ fn approval_leads_to_a_dry_run_and_then_to_the_order() {
     bench.run(15);
     assert!(bench.orders.is_empty());
     let id = bench.run_on("web2").id;
-    bench.act(|desk, now| desk.approve(now, &id, "ada")).expect("it is asked");
+    bench.act(|desk, now| desk.approve(now, &id, "ada")).expect("it awaits approval");
     bench.run(5);
     assert_eq!(kinds(&bench), [HealOrderKind::DryRun, HealOrderKind::Run]);
     assert_eq!(bench.orders[1].approved_by.as_deref(), Some("ada"));

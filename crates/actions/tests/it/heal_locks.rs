@@ -1,4 +1,4 @@
-//! Deploy locks and maintenance windows: no repair starts under them, they end by themselves, and restarts keep them.
+//! Deploy locks and maintenance windows: no repair starts under them, they expire, and survive restarts.
 
 use weir_actions::{
     Desk, HealStep, HostLock, LockRequest, Policy, RefusalReason, RunState, Window,
@@ -89,7 +89,7 @@ fn run_that_was_approved_before_the_lock_does_not_start_under_it() {
     bench.run(15);
     let id = bench.run_on("web2").id;
     lock(&mut bench, &request("web", ""));
-    bench.act(|desk, now| desk.approve(now, &id, "ada")).expect("it is asked");
+    bench.act(|desk, now| desk.approve(now, &id, "ada")).expect("it awaits approval");
     assert!(bench.run(120).is_empty());
     assert_eq!(bench.run_on("web2").refusal, Some(RefusalReason::DeployLock));
 }

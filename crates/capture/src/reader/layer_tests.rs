@@ -120,7 +120,7 @@ fn tunnels_and_mirrors_are_looked_through() {
 
 /// appneta/tcpreplay#777, ahobson/ruby-pcap#8 and hgn/captcp#46 (radiotap), hgn/captcp#16 (802.11),
 /// kbandla/dpkt#72 (PPI), appneta/tcpreplay#799 (IPsec of the BSDs), the-tcpdump-group/libpcap PR 813
-/// and PR 804 (tags of switches); macOS' taps and the BSDs' firewall log beside them.
+/// and PR 804 (tags of switches); macOS' taps and the BSDs' firewall log as well.
 #[test]
 fn frames_of_radio_firewalls_and_switches_are_looked_through() {
     let frame = frame(b"hello");

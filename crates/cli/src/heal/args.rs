@@ -124,7 +124,7 @@ pub(crate) struct LockScope {
     /// Hosts of this role (`collect.role`).
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
-    /// A host; `*` stands for any characters.
+    /// A host; `*` matches any characters.
     #[arg(long, value_name = "HOST", conflicts_with = "role")]
     pub(crate) host: Option<String>,
 }

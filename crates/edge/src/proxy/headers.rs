@@ -195,7 +195,7 @@ pub(crate) fn has_known_coding(headers: &HeaderMap) -> bool {
     is_chunked && codings.next().is_none()
 }
 
-/// Leaves one length in a response, or none beside a coding (RFC 9112 §6.3). hyper has compared
+/// Leaves one length in a response, or none with a transfer coding (RFC 9112 §6.3). hyper has compared
 /// several, and reads a coded body by its coding.
 pub(crate) fn unify_length(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {

@@ -26,7 +26,7 @@ fn twice(lab: &Lab) -> String {
 }
 
 /// aspnet/Proxy #30, cherokee/webserver #265, chimurai/http-proxy-middleware #447: the coding counts,
-/// and the length beside it goes no further.
+/// and the length is not forwarded.
 #[test]
 fn a_length_beside_a_coding_is_dropped() {
     let lab = answering(

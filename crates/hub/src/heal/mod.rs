@@ -82,7 +82,7 @@ pub(crate) fn prepare(values: &Values, judge: &RuleRunner) -> Result<PreparedHea
     Ok(PreparedHeals { policy, key_dir: is_enabled.then(|| link_dir(values)) })
 }
 
-/// Makes the key of orders unless it is there, with the public line beside it for hosts to pin.
+/// Makes the key of orders unless it is there, with the public line in a second file for hosts to pin.
 ///
 /// # Errors
 /// The directory cannot be written.

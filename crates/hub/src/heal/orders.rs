@@ -31,7 +31,7 @@ pub(super) struct OrderDesk {
     answers: Arc<Mutex<Vec<OrderReport>>>,
 }
 
-/// The key of orders, and who carries them.
+/// The key of orders, and what carries them.
 pub(super) struct OrderWays {
     pub(super) fleet: Arc<Fleet>,
     /// The directory with the key; another hub of the cluster may have made it. `None` signs nothing.

@@ -60,7 +60,7 @@ fn nsca_key(values: &Values) -> Result<NscaKey, Failure> {
     }
 }
 
-/// `NETWORK: HOST`; addresses of IPv6 have colons of their own.
+/// `NETWORK: HOST`; IPv6 addresses also contain colons.
 fn speaker(entry: &str) -> Result<(IpNetwork, String), Failure> {
     let pair = entry.rsplit_once(':').and_then(|(network, host)| {
         let (network, host) = (IpNetwork::parse(network.trim())?, host.trim());

@@ -147,7 +147,7 @@ pub(crate) async fn unlock(
     Ok(Json(app.heals.act(HealAct::Unlock { lock }, &by).await?))
 }
 
-/// The author of what does no harm: deployments lock and unlock with a login of their own.
+/// The author of what does no harm: deployments lock and unlock with a separate login.
 fn author(grant: &Grant, by: Option<String>) -> String {
     by.filter(|by| !by.trim().is_empty()).unwrap_or_else(|| grant.name().to_owned())
 }

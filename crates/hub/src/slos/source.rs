@@ -99,7 +99,7 @@ fn parts(slo: &SloSpec) -> (&'static str, String, Vec<String>) {
     }
 }
 
-/// Whether a column matches a pattern in which `*` stands for any text.
+/// Whether a column matches a pattern in which `*` matches any text.
 fn matches_sql(column: &str, pattern: &str) -> String {
     if !pattern.contains('*') {
         return format!("{column} = {}", quoted(pattern));

@@ -56,7 +56,7 @@ fn log_records_are_rows_with_the_attributes_of_their_resource() {
     .assert_eq(&texts(&batches[0], &["ts", "host", "program", "process_id", "severity", "body", "attrs"]));
 }
 
-/// googleapis/google-cloud-rust#6714 and planetf1/otelite#233: what ProtoJSON allows beside the usual
+/// googleapis/google-cloud-rust#6714 and planetf1/otelite#233: what ProtoJSON allows besides the usual
 /// form: Base64 of both alphabets, with padding or without, integers as numbers with an exponent.
 #[test]
 fn json_is_read_as_protojson_allows_it() {

@@ -1,5 +1,5 @@
 //! The template language and its bounds: minijinja without filters that could grow a text, without
-//! variables of its own, with a number of steps.
+//! local variables, with a bound on steps.
 
 use std::io;
 

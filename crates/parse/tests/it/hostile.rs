@@ -103,7 +103,7 @@ fn any_bytes_give_one_row_a_line_in_every_pipeline() {
     .budget_ms(budget_ms());
 }
 
-/// A line without a row of its own is inside of a record with a quoted value of several lines.
+/// A line without its own row is inside a record with a quoted value of several lines.
 fn is_covered_by_records(bytes: &[u8], cut: usize, offsets: &[i64]) {
     let value = r#"(?:[^",\n][^,\n]*|"(?:[^"]|"")*")?"#;
     let record = Regex::new(&format!(r"^(?:\u{{feff}})?(?-u:(?:{value},)*{value}\s*)$"));

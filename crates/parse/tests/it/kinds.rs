@@ -95,7 +95,7 @@ fn mark_at_the_start_of_a_file_is_no_part_of_a_name_or_a_value() {
 }
 
 /// fluent/fluent-bit#5035, fluent/fluent-bit#2142 and grafana/loki#2251: lines in Latin-1 and
-/// Windows-1252 beside lines in UTF-8.
+/// Windows-1252 among lines in UTF-8.
 #[test]
 fn western_text_is_read_where_a_pipeline_names_it_and_never_lost() {
     let bytes = b"Estagi\xe1rio visualizou \x96 5 \x80\nna\xc3\xafve\n";

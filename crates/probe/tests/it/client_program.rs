@@ -1,7 +1,7 @@
 //! Programs in the six languages: the client and what uses it in one directory, compiled, started.
 //!
 //! A program prints its ports and ends with its standard input, so none outlives the test. It runs
-//! in a process group of its own, since PHP's client has a process for each check.
+//! in a separate process group, since PHP's client has a process for each check.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ pub(crate) struct Language {
     pub(crate) name: &'static str,
     /// The client's file.
     pub(crate) client: &'static str,
-    /// Where the client lies beside a program.
+    /// Path of the client relative to a program.
     client_place: &'static str,
     /// The file of a program.
     pub(crate) program: &'static str,
@@ -101,7 +101,7 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A program with its client in a directory of its own.
+/// A program with its client in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct ClientProgram {
     language: Language,
@@ -109,7 +109,7 @@ pub(crate) struct ClientProgram {
 }
 
 impl ClientProgram {
-    /// Writes `source` beside the client and compiles it; `None` if the language is missing here.
+    /// Writes `source` next to the client and compiles it; `None` if the language is missing here.
     pub(crate) fn new(language: Language, source: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory can be made");
         let client = dir.path().join(language.client_place);

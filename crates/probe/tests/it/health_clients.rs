@@ -1,4 +1,4 @@
-//! The clients of six languages do the same, in a server of their own and mounted in another.
+//! The clients of six languages do the same, stand-alone and mounted in another server.
 //!
 //! ```text
 //!   file in a directory ──► check of the program ──► client ──HTTP──► CheckLoop ──► check_result
@@ -329,7 +329,7 @@ impl Connection {
     }
 }
 
-/// One request on a connection of its own.
+/// One request on a new connection.
 fn exchange(port: u16, request: [&str; 2]) -> PlainResponse {
     Connection::new(port).request(request)
 }

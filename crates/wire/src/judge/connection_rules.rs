@@ -1,4 +1,4 @@
-//! Rules about what happens beside the wait for an answer: opening connections, reading uploads,
+//! Rules about what happens besides the wait for an answer: opening connections, reading uploads,
 //! sending bodies, and one server among several.
 
 use super::rules::{DelayVerdict, JudgeInput, RequestFraming, RuleOutcome, percent, time};

@@ -443,7 +443,7 @@ fn reset(connection: &mut Connection, context: &mut ShardContext, packet: &Packe
     let rtt = connection.client_rtt_us().map_or(0, |us| 2000 * i64::from(us));
     let is_old = waiting.order > 1 || !is_whole(connection);
     let was_idle = is_old || connection.server_fin_ts().is_some();
-    // A server that has taken the request ended by itself: no race.
+    // A server that has taken the request closed the connection: no race.
     let is_race = was_idle && !waiting.is_received && !connection.has_raced;
     if is_race && packet.ts_ns - waiting.asked <= RACE_NS.max(rtt) {
         context.tier_mut(tier).races += 1;

@@ -27,9 +27,9 @@ fn compress(bench: &TailBench, name: &str) {
     fs::remove_file(bench.path(name)).unwrap();
 }
 
-/// The kubelet renames the log with a time, compresses the part before, and the container goes on in
-/// a new file. kubernetes/kubelet#51 and kubernetes/kubernetes#91765: parts that are compressed at
-/// once, and a container that is started again and again.
+/// The kubelet renames the log with a time, compresses the part before, and the container continues
+/// in a new file. kubernetes/kubelet#51 and kubernetes/kubernetes#91765: parts that are compressed at
+/// once, and a container that restarts repeatedly.
 #[test]
 fn every_line_of_200_pods_is_read_once_over_rotations_and_restarts() {
     let seed = fastrand::u64(..);

@@ -396,7 +396,7 @@ impl TailFile {
                 .last_bytes
                 .extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
         }
-        // The parser joins pieces of containers' messages and lines of records by itself.
+        // The parser joins pieces of containers' messages and lines of records.
         let rule = self.multiline.as_ref().filter(|multiline| !multiline.is_for_reader());
         let events = rule.map(|multiline| multiline.ends(&bytes));
         Chunk {

@@ -59,7 +59,7 @@ impl CheckResult {
             let text = cut_bytes(text, size - 1);
             packet[start..start + text.len()].copy_from_slice(text.as_bytes());
         }
-        let sum = crc32(&packet);
+        let sum = crc32fast::hash(&packet);
         packet[4..8].copy_from_slice(&sum.to_be_bytes());
         packet
     }
@@ -124,25 +124,13 @@ fn aes_parts(iv: &[u8], password: &SecretText) -> ([u8; AES_KEY_BYTES], [u8; AES
     (key, start)
 }
 
-/// CRC-32 as in Ethernet and zip.
-pub(crate) fn crc32(bytes: &[u8]) -> u32 {
-    let mut sum = !0_u32;
-    for byte in bytes {
-        sum ^= u32::from(*byte);
-        for _ in 0..8 {
-            sum = if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
-        }
-    }
-    !sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_checksum_is_the_usual_one() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
     }
 
     #[test]

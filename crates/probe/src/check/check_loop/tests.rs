@@ -228,7 +228,7 @@ fn figure_that_is_not_finite_is_a_text_and_no_value() {
         let rows = poll_once(&mut server.checks(&clock), &clock);
         let expected = ["rate", "digest", "ok", text].map(str::to_owned);
         let [check, kind, status, output] = expected;
-        // A text of its own: a value would be in another column.
+        // A separate text: a value would be in another column.
         assert_eq!(rows[1], (check, kind, status, output));
     }
 }

@@ -80,7 +80,7 @@ fn one_slow_query_is_the_databases_and_many_quick_ones_are_the_applications() {
 }
 
 /// golang/go#17341 and rakyll/boom#100: while a server stands still, its clients wait, and send all
-/// at once when it goes on.
+/// at once when it continues.
 #[test]
 fn a_burst_after_a_stall_of_the_server_is_not_the_clients() {
     let mut script = TrafficScript::default();
