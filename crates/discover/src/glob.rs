@@ -1,11 +1,12 @@
 //! Paths with `*`, `?` and `[…]`, as in glob(7).
 //!
 //! Written here because it is one matcher and one directory walk. A leading dot is matched only by
-//! a dot, and a walk returns at most [`MATCH_LIMIT`] paths.
+//! a dot, and a walk returns at most 10,000 paths.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
+/// Named in the file's documentation too.
 pub(crate) const MATCH_LIMIT: usize = 10_000;
 
 /// Whether a path has a wildcard.
