@@ -38,7 +38,7 @@ pub struct ConstantThreshold {
 /// budget of all subjects together, plus a tenth, rounded to two digits.
 ///
 /// # Errors
-/// [`TooLittle`] if no subject has a day of history.
+/// [`TooLittle`] if no subject has a day of history, or if its values are all 0.
 pub fn mine_constant(
     subjects: &[NamedSeries],
     options: &MiningOptions,
@@ -58,7 +58,12 @@ pub fn mine_constant(
         scored.iter().map(|(times, scores)| ScoredSeries { times, scores }).collect();
     let allowed = options.false_per_week * span / 7.0;
     let score = lowest(&series, allowed, options).ok_or(TooLittle::Constant)?;
-    Ok(ConstantThreshold { value: rounded(score, options.side), days: span })
+    let value = rounded(score, options.side);
+    // Every value reaches 0 where none was ever above (or below) it.
+    if value == 0.0 {
+        return Err(TooLittle::Constant);
+    }
+    Ok(ConstantThreshold { value, days: span })
 }
 
 /// The events of all subjects at a value, by time.

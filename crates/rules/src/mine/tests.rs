@@ -148,6 +148,9 @@ fn too_little_is_said() {
     assert!(mine(&hours, &MiningOptions::default()).is_ok());
     let same: Vec<Point> = hours.iter().map(|point| Point { value: 5.0, ..*point }).collect();
     assert_eq!(mine(&same, &MiningOptions::default()).unwrap_err(), TooLittle::Constant);
+    let none: Vec<Point> = hours.iter().map(|point| Point { value: 0.0, ..*point }).collect();
+    let never = [NamedSeries { name: "clients".to_owned(), points: none }];
+    assert_eq!(mine_constant(&never, &MiningOptions::default()).unwrap_err(), TooLittle::Constant);
     assert!(mine(&[], &MiningOptions::default()).is_err());
 }
 
