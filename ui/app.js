@@ -19,6 +19,7 @@ import { Incidents } from './views/incidents.js';
 import { Logs } from './views/logs.js';
 import { OnCall } from './views/oncall.js';
 import { Parse } from './views/parse.js';
+import { Slos } from './views/slos.js';
 import { Sql } from './views/sql.js';
 import { Tier } from './views/tier.js';
 import { Wire } from './views/wire.js';
@@ -29,6 +30,7 @@ const VIEWS = [
   { id: 'incidents', key: 'i', title: 'Incidents', view: Incidents },
   { id: 'oncall', key: 'n', title: 'On call', view: OnCall },
   { id: 'checks', key: 'h', title: 'Checks', view: Checks },
+  { id: 'slos', key: 'b', title: 'SLOs', view: Slos },
   { id: 'actions', key: 'a', title: 'Actions', view: Actions },
   { id: 'logs', key: 'l', title: 'Logs', view: Logs },
   { id: 'edge', key: 'e', title: 'Edge', view: Edge },

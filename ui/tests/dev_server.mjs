@@ -30,6 +30,7 @@ function answers(state) {
     '/api/notices': { notices: [] },
     '/api/oncall': { rotas: [] },
     '/api/actions': { enabled: true, stopped: null, public_key: '', heals: [], ladders: [], runs: [] },
+    '/api/slos': { slos: [] },
     '/api/rules': { rules: [] },
     '/api/tables': { tables: TABLES },
   };

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef } from '../vendor/preact-htm.js';
 import { Icon } from '../parts/icon.js';
 
-const KEYS = [['g o', 'overview'], ['g f', 'findings'], ['g i', 'incidents'], ['g n', 'on call'], ['g h', 'checks'], ['g a', 'actions'], ['g l', 'logs'], ['g e', 'edge'],
+const KEYS = [['g o', 'overview'], ['g f', 'findings'], ['g i', 'incidents'], ['g n', 'on call'], ['g h', 'checks'], ['g b', 'SLOs and budgets'], ['g a', 'actions'], ['g l', 'logs'], ['g e', 'edge'],
   ['g w', 'wire'], ['g s', 'SQL'], ['g c', 'compare'], ['g p', 'parse'], ['/', 'search or query'], ['j  k', 'next, previous row'], ['Enter', 'open the row'],
     ['Ctrl Enter', 'run the query'], ['?', 'this card'], ['Esc', 'close, leave a field']];
 const SEARCH = [['timeout', 'the word anywhere in the line'], ['"connection reset"', 'the words in this order'],

@@ -230,9 +230,12 @@ keys! {
         /// Where this host is, such as `fra1`: a probe's failure is the target's if hosts of two
         /// zones see it.
         zone: String = String::new(), "";
-        /// Whether health digests of applications are searched at local listeners that speak HTTP,
-        /// and read every 5 s (docs/checks.md#digest).
+        /// Whether health digests of applications are searched at local listeners, and read every 5 s
+        /// (docs/checks.md#digest).
         health_digests: bool = true, "";
+        /// Listeners that are never queried for a health digest: ports (`"8125"`) and names of processes,
+        /// with `*` at the end for any text (`"java"`, `"worker*"`).
+        health_digests_exclude: Vec<String> = Vec::new(), "";
         /// The root below which files are read. Another one is for recorded hosts and for
         /// containers that see the host's file system under a path.
         root: PathBuf = "/".into(), "";

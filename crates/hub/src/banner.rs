@@ -2,6 +2,7 @@
 //! stays quiet.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use weir_agent_core::watch::{WatchStatus, format_name, format_notes};
 use weir_config::Values;
@@ -54,6 +55,9 @@ pub(crate) fn text(
         out += &listed("notices", receivers.to_vec(), "");
     }
     let Some(watch) = watch else { return out };
+    if values.heal.enabled {
+        out += &repairs(&values.act.socket);
+    }
     out += &listed("logs", sources(watch), "none found; name one: --tail '/path/*.log'");
     if !values.buckets.is_empty() {
         let every =
@@ -78,6 +82,12 @@ pub(crate) fn text(
         out += &format!("\n  note    {}", note.replace('\n', "\n          "));
     }
     out
+}
+
+/// Where repairs of this host are ordered, and whether anything is there.
+fn repairs(socket: &Path) -> String {
+    let absent = if socket.exists() { "" } else { "  (not there: docs/act.md sets it up)" };
+    format!("\n  heal    orders of this host go to {}{absent}", socket.display())
 }
 
 fn listed(title: &str, mut lines: Vec<String>, none: &str) -> String {

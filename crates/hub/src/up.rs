@@ -66,7 +66,7 @@ pub fn run(config: &Config, is_watching: bool, startup: &edge::EdgeStartup) -> R
     let outputs = outputs::prepare(values)?;
     let notices = notices::prepare(values, cluster::manifest(values)?)?;
     let judge = Arc::new(load_rules(values.rules.dir.as_deref())?);
-    let heals = heal::prepare(values, &judge)?;
+    let heals = heal::prepare(values, &judge, is_watching)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("weir-serve")

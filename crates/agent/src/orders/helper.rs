@@ -1,11 +1,13 @@
 //! One conversation with weir-act: the order's bytes, the first line, the last line.
+//!
+//! The caller has the first line before the steps have ended, and reads the last one when it is ready to keep it.
 
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
 use tokio::net::UnixStream;
 use weir_act::{LINE_BYTES_MAX, OrderReply, RunReport};
 
@@ -17,11 +19,10 @@ const LAST_LINE: Duration = Duration::from_secs(900);
 /// Where weir-act is reached.
 pub(super) struct ActSocket(PathBuf);
 
-/// What weir-act said.
-pub(super) struct HelperAnswer {
+/// An order with its first line; its steps may still run.
+pub(super) struct AnsweredOrder {
     pub(super) reply: OrderReply,
-    /// `None` if the connection ended before it, or there is none.
-    pub(super) report: Option<RunReport>,
+    lines: BufReader<Take<UnixStream>>,
 }
 
 /// Why it said nothing.
@@ -43,12 +44,8 @@ impl ActSocket {
         Self(path.to_owned())
     }
 
-    /// Sends an order; `on_reply` gets the first line as soon as it is there.
-    pub(super) async fn present(
-        &self,
-        order: &[u8],
-        on_reply: impl FnOnce(&OrderReply),
-    ) -> Result<HelperAnswer, HelperError> {
+    /// Sends an order, and returns with the first line.
+    pub(super) async fn present(&self, order: &[u8]) -> Result<AnsweredOrder, HelperError> {
         let mut stream = UnixStream::connect(&self.0).await.map_err(|why| self.absent(&why))?;
         let sent = async {
             stream.write_all(order).await?;
@@ -58,10 +55,8 @@ impl ActSocket {
         let _ = tokio::time::timeout(FIRST_LINE, sent).await;
         let limit = 3 * LINE_BYTES_MAX as u64;
         let mut lines = BufReader::new(stream.take(limit));
-        let reply: OrderReply = line(&mut lines, FIRST_LINE).await?;
-        on_reply(&reply);
-        let report = line(&mut lines, LAST_LINE).await.ok();
-        Ok(HelperAnswer { reply, report })
+        let reply = line(&mut lines, FIRST_LINE).await?;
+        Ok(AnsweredOrder { reply, lines })
     }
 
     fn absent(&self, why: &std::io::Error) -> HelperError {
@@ -75,6 +70,13 @@ impl ActSocket {
             _ => "see `systemctl status weir-act.socket` on the host",
         };
         HelperError::Absent(format!("cannot reach weir-act at `{self}`: {why}; {cure}"))
+    }
+}
+
+impl AnsweredOrder {
+    /// The last line; `None` if the connection ends before it.
+    pub(super) async fn report(mut self) -> Option<RunReport> {
+        line(&mut self.lines, LAST_LINE).await.ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Orders against helpers that follow a script, over real sockets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_json::LineDelimitedWriter;
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
-use weir_act::{Order, OrderMode, OrderSigner, order_id_text};
+use weir_act::{Order, OrderMode, OrderSigner, SignedOrder, order_id_text};
 use weir_link::{CarriedOrder, OrderAnswer, OrderAnswerCode, OrderCarrier};
 use weir_tables::{Batch, FixedClock, Micros, Parcel, StreamId};
 
-use super::HelperCarrier;
+use super::{HelperCarrier, KeepFuture, RunRowSink};
 use crate::watch::deliver::{DeliveryTicket, Destination};
 
 /// Keeps rows as JSON, and signals each.
@@ -68,11 +68,24 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let clock = Arc::new(FixedClock::new(Micros(1_795_000_000_000_000)));
-        let socket = dir.path().join("act.sock");
-        let carrier = HelperCarrier::new("web1", &socket, dir.path(), clock);
+        let carrier = carrier_in(dir.path());
         let rows = Arc::new(RowKeeper(Mutex::default(), tokio::sync::Notify::new()));
         Self { dir, carrier, rows }
+    }
+
+    /// The carrier of the next process.
+    fn new_carrier(&self) -> HelperCarrier {
+        carrier_in(self.dir.path())
+    }
+
+    /// An order that an earlier process has kept.
+    fn keep_earlier(&self) -> SignedOrder {
+        let signer = OrderSigner::open(self.dir.path()).expect("a key");
+        let signed = signer.sign(&order()).expect("small");
+        let dir = self.dir.path().join("orders");
+        std::fs::create_dir(&dir).expect("a directory");
+        std::fs::write(dir.join(order_id_text(&order().id)), signed.as_bytes()).expect("a file");
+        signed
     }
 
     fn start(&self) {
@@ -109,6 +122,11 @@ impl Site {
             .carry(CarriedOrder { id, not_after_micros: order.not_after_micros, body })
             .await
     }
+}
+
+fn carrier_in(dir: &Path) -> HelperCarrier {
+    let clock = Arc::new(FixedClock::new(Micros(1_795_000_000_000_000)));
+    HelperCarrier::new("web1", &dir.join("act.sock"), dir, clock)
 }
 
 fn order() -> Order {
@@ -202,16 +220,53 @@ async fn a_helper_that_dies_is_presented_the_order_again() {
 #[tokio::test]
 async fn an_agent_that_died_reports_the_order_at_its_next_start() {
     let site = Site::new();
-    let signer = OrderSigner::open(site.dir.path()).expect("a key");
-    let signed = signer.sign(&order()).expect("small");
+    let signed = site.keep_earlier();
     let dir = site.dir.path().join("orders");
-    std::fs::create_dir(&dir).expect("a directory");
-    std::fs::write(dir.join(order_id_text(&order().id)), signed.as_bytes()).expect("a file");
     std::fs::write(dir.join("0".repeat(32)), "half an ord").expect("a file");
     let helper = site.helper(&[&(line("seen", "it ran", true) + &report("ended"))]);
     site.start();
     assert_eq!(site.rows.states_until("ended").await, ["ended"]);
     assert_eq!(helper.await.expect("no panic"), [signed.as_bytes()]);
+}
+
+/// The helper may have taken an order of an earlier process, so its absence is no refusal:
+/// wazuh/wazuh-agent#154 and ikasanEIP/ikasan#1204 (what ran during a restart is called not
+/// executed, or runs a second time).
+#[tokio::test]
+async fn earlier_order_waits_for_a_helper_that_is_away() {
+    let site = Site::new();
+    site.keep_earlier();
+    site.start();
+    // The first attempt finds no socket, and fails within its first poll.
+    tokio::task::yield_now().await;
+    let _helper = site.helper(&[&(line("seen", "it ran", true) + &report("ended"))]);
+    assert_eq!(site.rows.states_until("ended").await, ["ended"]);
+}
+
+/// Takes rows, and keeps none.
+struct FullDisk(tokio::sync::Notify);
+
+impl RunRowSink for FullDisk {
+    fn keep(&self, _: Batch) -> KeepFuture<'_> {
+        self.0.notify_one();
+        Box::pin(std::future::ready(false))
+    }
+}
+
+/// Tr3kkR/Yuzu#4199: a restart drops what was under way, and half an hour passes until that is seen.
+#[tokio::test]
+async fn order_whose_outcome_was_not_kept_is_reported_at_the_next_start() {
+    let mut site = Site::new();
+    let disk = Arc::new(FullDisk(tokio::sync::Notify::new()));
+    site.carrier.start_with(Arc::clone(&disk) as _);
+    let answer = site.carry(&order()).await;
+    assert_eq!(answer.code, OrderAnswerCode::Refused, "without a helper nothing ran");
+    disk.0.notified().await;
+    assert_eq!(site.pending().len(), 1);
+    site.carrier = site.new_carrier();
+    let _helper = site.helper(&[&line("refused", "the order ended 40.0 s ago", false)]);
+    site.start();
+    assert_eq!(site.rows.states_until("refused").await, ["refused"]);
 }
 
 #[tokio::test]

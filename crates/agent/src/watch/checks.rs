@@ -1,11 +1,9 @@
 //! The thread that runs checks: plugins, probes of targets, and health digests of local
 //! applications.
 
-use std::path::PathBuf;
-
 use weir_config::Values;
 use weir_config::check_plan::CheckPlan;
-use weir_probe::check::{CheckLoop, CheckOrigin, CheckSpec, digest_targets};
+use weir_probe::check::{CheckLoop, CheckOrigin, CheckSpec, DigestSearch, digest_targets};
 use weir_process::failure::Failure;
 use weir_tables::Micros;
 
@@ -18,8 +16,8 @@ const TARGETS_SECONDS: f64 = 5.0;
 pub(super) struct CheckRunner {
     specs: Vec<CheckSpec>,
     zone: Option<String>,
-    /// Where processes are listed; `None`: no digests are searched.
-    procfs: Option<PathBuf>,
+    /// Where digests are searched; `None`: nowhere.
+    search: Option<DigestSearch>,
 }
 
 impl CheckRunner {
@@ -35,10 +33,13 @@ impl CheckRunner {
         }
         // Listeners of a recorded host do not listen here.
         let is_live = collect.sample_host && collect.root.as_os_str() == "/";
-        let procfs = (collect.health_digests && is_live).then(|| collect.root.join("proc"));
-        let has_work = !plan.specs.is_empty() || procfs.is_some();
+        let search = (collect.health_digests && is_live).then(|| DigestSearch {
+            procfs: collect.root.join("proc"),
+            exclude: collect.health_digests_exclude.clone(),
+        });
+        let has_work = !plan.specs.is_empty() || search.is_some();
         let zone = Some(collect.zone.clone()).filter(|zone| !zone.is_empty());
-        Ok(has_work.then_some(Self { specs: plan.specs, zone, procfs }))
+        Ok(has_work.then_some(Self { specs: plan.specs, zone, search }))
     }
 
     /// Runs checks until the stop.
@@ -49,13 +50,13 @@ impl CheckRunner {
         while !context.stop.is_set() {
             let now = context.clock.now();
             let age = compared.map_or(f64::INFINITY, |at| now.seconds_since(at));
-            if let Some(procfs) = &self.procfs
+            if let Some(search) = &self.search
                 && !(0.0..TARGETS_SECONDS).contains(&age)
             {
                 compared = Some(now);
                 let upstreams = &context.status.probe_targets().http_upstreams;
                 let listeners = context.status.listeners();
-                checks.set_digest_targets(digest_targets(&listeners, upstreams, procfs), now);
+                checks.set_digest_targets(digest_targets(&listeners, upstreams, search), now);
             }
             let batches = checks.step(&|| context.clock.now());
             if !batches.is_empty() {

@@ -70,8 +70,13 @@ impl HostBook {
         }
     }
 
-    /// The hosts; `own` is this hub's, which carries no orders of the link.
-    pub(super) fn states(&self, fleet: &Fleet, own: &str) -> BTreeMap<String, HostState> {
+    /// The hosts; `own` is this hub's, whose orders need no link where `weir up` carries them itself.
+    pub(super) fn states(
+        &self,
+        fleet: &Fleet,
+        own: &str,
+        is_own_ordered: bool,
+    ) -> BTreeMap<String, HostState> {
         let clocks = fleet.clocks();
         let states = self.seen.iter().map(|(host, seen)| {
             let linked = self.linked.get(host).map(|offset| Some(*offset));
@@ -81,7 +86,7 @@ impl HostBook {
                 role: self.roles.get(host).cloned().unwrap_or_default(),
                 clock_offset_us: if is_own { Some(0) } else { clock.flatten() },
                 seen: *seen,
-                is_reachable: clock.is_some(),
+                is_reachable: clock.is_some() || (is_own && is_own_ordered),
             };
             (host.clone(), state)
         });

@@ -6,6 +6,7 @@
 //!              │              approve, stop (API)        └► rows of `action_run` ◄────────────────┘
 //!              └── alarms: an approval is awaited, a repair failed ─► incidents, notices
 //! ```
+//! The order for the host that `weir up` itself watches goes to weir-act without an agent.
 //!
 //! A decision that cannot be kept is dropped with everything in memory: nothing was sent, so the next tick decides it
 //! from the ledger as if for the first time.
@@ -13,6 +14,7 @@
 mod facts;
 mod harm;
 mod orders;
+mod own_host;
 mod peers;
 mod policy;
 mod rows;
@@ -40,6 +42,7 @@ use crate::rule_runner::RuleRunner;
 use facts::{EngineFacts, HostBook};
 use harm::HarmWatch;
 use orders::{OrderDesk, OrderWays};
+use own_host::OwnHost;
 pub(crate) use peers::{PeerAnswer, PeerHubs, PeerOrder};
 
 /// Seconds between two log lines about a ledger that cannot be used.
@@ -65,13 +68,19 @@ pub(crate) struct PreparedHeals {
     policy: HealPolicy,
     /// Where the key of orders is; `None` while repairs are off.
     key_dir: Option<PathBuf>,
+    /// Whether this process watches its own host.
+    is_watching: bool,
 }
 
 /// Reads the configuration of repairs, and makes the key of orders if repairs are enabled.
 ///
 /// # Errors
 /// What cannot be used, with its line.
-pub(crate) fn prepare(values: &Values, judge: &RuleRunner) -> Result<PreparedHeals, Failure> {
+pub(crate) fn prepare(
+    values: &Values,
+    judge: &RuleRunner,
+    is_watching: bool,
+) -> Result<PreparedHeals, Failure> {
     let rules: Vec<&str> = judge.rules.iter().map(|rule| rule.id.as_str()).collect();
     let policy = policy::policy(values, &rules)?;
     let is_enabled = policy.settings.is_enabled;
@@ -79,7 +88,7 @@ pub(crate) fn prepare(values: &Values, judge: &RuleRunner) -> Result<PreparedHea
     if is_enabled && values.cluster.manifest.is_empty() {
         make_key(&link_dir(values))?;
     }
-    Ok(PreparedHeals { policy, key_dir: is_enabled.then(|| link_dir(values)) })
+    Ok(PreparedHeals { policy, key_dir: is_enabled.then(|| link_dir(values)), is_watching })
 }
 
 /// Makes the key of orders unless it is there, with the public line in a second file for hosts to pin.
@@ -132,6 +141,7 @@ pub(crate) struct Heals {
 }
 
 impl Heals {
+    /// Starts repairs; call it inside the runtime.
     pub(crate) fn new(
         prepared: PreparedHeals,
         values: &Values,
@@ -140,8 +150,11 @@ impl Heals {
         (fleet, notices): (&Arc<Fleet>, &Arc<Notices>),
         peers: PeerHubs,
     ) -> Arc<Self> {
-        let (key_dir, own) = (prepared.key_dir, Arc::clone(store));
-        let ways = OrderWays { fleet: Arc::clone(fleet), key_dir, peers, store: own };
+        let key_dir = prepared.key_dir;
+        let is_own_ordered = prepared.is_watching && key_dir.is_some();
+        let own = is_own_ordered.then(|| OwnHost::start(values, store, clock));
+        let (fleet_link, kept) = (Arc::clone(fleet), Arc::clone(store));
+        let ways = OrderWays { fleet: fleet_link, own, key_dir, peers, store: kept };
         Arc::new(Self {
             policy: prepared.policy,
             state: tokio::sync::Mutex::default(),
@@ -202,7 +215,7 @@ impl Heals {
             engine.findings.iter().map(|found| found.finding.clone()).collect();
         engine.join(self.notices.contexts(now, &findings).await);
         state.hosts.learn(&self.store, now, self.notices.is_cluster()).await;
-        let hosts = state.hosts.states(&self.fleet, &self.host);
+        let hosts = state.hosts.states(&self.fleet, &self.host, self.orders.has_own_host());
         state.answers.extend(self.orders.answers());
         let mut reports = state.answers.clone();
         reports.extend(facts::reports(&self.store, desk.runs(), now).await);

@@ -1,4 +1,4 @@
-//! Signs orders and sends them to agents, each once.
+//! Signs orders and sends them to agents, or to the helper of the hub's own host, each once.
 //!
 //! An order leaves only after its run is in the ledger. What is not known to be refused may have
 //! run: silence is no answer, and the desk makes it an unknown outcome.
@@ -12,10 +12,11 @@ use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 use weir_act::{Order, OrderMode, OrderSigner, OrderVerifier, PublicKey, SignedOrder};
 use weir_actions::{HealOrder, HealOrderKind, OrderOutcome, OrderReport};
-use weir_link::{CarriedOrder, LinkErrorKind, OrderAnswerCode};
+use weir_link::{CarriedOrder, LinkErrorKind};
 use weir_store::Store;
 use weir_tables::{Clock, Micros};
 
+use super::own_host::OwnHost;
 use super::peers::{self, PeerAnswer, PeerAnswerCode, PeerHubs, PeerOrder};
 use crate::fleet::Fleet;
 
@@ -34,6 +35,8 @@ pub(super) struct OrderDesk {
 /// The key of orders, and what carries them.
 pub(super) struct OrderWays {
     pub(super) fleet: Arc<Fleet>,
+    /// This host, if `weir up` watches it.
+    pub(super) own: Option<OwnHost>,
     /// The directory with the key; another hub of the cluster may have made it. `None` signs nothing.
     pub(super) key_dir: Option<PathBuf>,
     pub(super) peers: PeerHubs,
@@ -48,6 +51,11 @@ impl OrderDesk {
     /// The line that root of each host pins.
     pub(super) fn public_key(&self) -> Option<String> {
         self.ways.signer().ok().map(|signer| signer.public_line().trim().to_owned())
+    }
+
+    /// Whether this hub's own host gets orders.
+    pub(super) fn has_own_host(&self) -> bool {
+        self.ways.own.is_some()
     }
 
     /// Answers since the last call.
@@ -99,20 +107,17 @@ impl OrderWays {
         }
     }
 
-    /// Sends an order to an agent of this hub.
+    /// Sends an order to this host, or to an agent of this hub.
     async fn send_here(&self, agent: &str, order: CarriedOrder) -> PeerAnswer {
+        if let Some(own) = self.own.as_ref().filter(|own| own.is_named(agent)) {
+            let answer = own.carry(order, PATIENCE).await;
+            return answer.map_or_else(no_word, PeerAnswer::of_host);
+        }
         let Some(answer) = self.fleet.send_order(agent, order, PATIENCE).await else {
             return PeerAnswer::new(PeerAnswerCode::Absent, "this hub has no agents");
         };
         match answer {
-            Ok(answer) => {
-                let code = match answer.code {
-                    OrderAnswerCode::Taken => PeerAnswerCode::Taken,
-                    OrderAnswerCode::Seen => PeerAnswerCode::Seen,
-                    OrderAnswerCode::Refused => PeerAnswerCode::Refused,
-                };
-                PeerAnswer::new(code, answer.why)
-            }
+            Ok(answer) => PeerAnswer::of_host(answer),
             Err(error) => {
                 tracing::warn!("order to `{agent}`: {error}");
                 let code = match error.kind {
@@ -149,6 +154,11 @@ impl OrderDesk {
     pub(super) async fn deliver(&self, order: &PeerOrder) -> Result<PeerAnswer, String> {
         self.ways.deliver(order).await
     }
+}
+
+/// The answer of a helper that may have the order.
+fn no_word() -> PeerAnswer {
+    PeerAnswer::new(PeerAnswerCode::Unknown, "weir-act did not answer")
 }
 
 fn signed(signer: &OrderSigner, order: &HealOrder) -> Result<CarriedOrder, String> {

@@ -16,7 +16,7 @@ use base64::prelude::BASE64_STANDARD;
 use reqwest::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use weir_actions::OrderOutcome;
-use weir_link::CarriedOrder;
+use weir_link::{CarriedOrder, OrderAnswer, OrderAnswerCode};
 use weir_store::Store;
 
 /// A hub that takes no connection within this gets no order.
@@ -64,6 +64,16 @@ pub(crate) struct PeerAnswer {
 impl PeerAnswer {
     pub(super) fn new(code: PeerAnswerCode, why: impl Into<String>) -> Self {
         Self { code, why: why.into() }
+    }
+
+    /// What a host answered.
+    pub(super) fn of_host(answer: OrderAnswer) -> Self {
+        let code = match answer.code {
+            OrderAnswerCode::Taken => PeerAnswerCode::Taken,
+            OrderAnswerCode::Seen => PeerAnswerCode::Seen,
+            OrderAnswerCode::Refused => PeerAnswerCode::Refused,
+        };
+        Self { code, why: answer.why }
     }
 }
 

@@ -64,6 +64,7 @@ const FILES: &[(&str, &[u8])] = files! {
     "views/parse.js"
     "views/rule_past.js"
     "views/rules.js"
+    "views/slos.js"
     "views/sql.js"
     "views/tier.js"
     "views/tier_details.js"

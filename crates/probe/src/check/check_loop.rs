@@ -35,8 +35,10 @@ const SPREAD: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(500);
 /// How long killed plugins may take at the end.
 const END_WAIT: Duration = Duration::from_secs(2);
-/// How long a digest whose listener is gone is remembered.
+/// How long a digest whose listener is gone is remembered, and a trial.
 const GONE_KEPT: Duration = Duration::from_secs(3600);
+/// Listeners that are remembered; further trials are forgotten as soon as they are gone.
+const DIGESTS_MAX: usize = 1_000;
 /// TLS needs more than a thread's smallest stack.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -123,21 +125,27 @@ impl CheckLoop {
             let is_there = targets.iter().any(|target| target.address == *address);
             digest.gone = digest.gone.or(Some(now)).filter(|_| !is_there);
         }
+        let has_place = self.digests.len() < DIGESTS_MAX;
         self.digests.retain(|_, known| match known.gone {
-            Some(gone) if known.digest.is_expected() => now < gone + GONE_KEPT,
+            Some(gone) if known.digest.is_expected() || (has_place && known.digest.is_tried()) => {
+                now < gone + GONE_KEPT
+            }
             Some(_) => known.turn.is_running,
             None => true,
         });
         for target in targets {
             match self.digests.get_mut(&target.address) {
-                Some(known) if known.digest.target.process_id != target.process_id => {
+                Some(known)
+                    if !known.digest.is_of(&target) || known.digest.has_evidence(&target) =>
+                {
                     known.digest.restart(target);
-                    known.turn.due = now;
+                    known.turn.due = now + known.digest.first_pause();
                 }
                 Some(known) => known.digest.target = target,
                 None => {
                     let address = target.address;
-                    let (digest, turn) = (PolledDigest::new(target), JobTurn::at(now));
+                    let digest = PolledDigest::new(target);
+                    let turn = JobTurn::at(now + digest.first_pause());
                     self.digests.insert(address, ScheduledDigest { digest, turn, gone: None });
                 }
             }

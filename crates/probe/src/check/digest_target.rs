@@ -1,24 +1,26 @@
-//! Local addresses where an application may report its health: only those that speak HTTP.
+//! Local addresses where an application may report its health.
 //!
-//! A GET at another kind of port does harm: Redis logs an attack, a database counts a failed
-//! connection and locks the host out. So a listener is queried only with evidence that it speaks
-//! HTTP:
+//! A GET at a port of another protocol does harm: Redis logs an attack, a database counts a failed
+//! connection and locks the host out. So a listener is queried again and again only with evidence
+//! that it speaks HTTP:
 //!
 //! - a proxy of this host sends HTTP to its address (`proxy_pass http://…`, HAProxy's servers in
 //!   `mode http`, `ProxyPass … http://…`), or
 //! - its process was started as a server of HTTP applications (gunicorn, uvicorn, puma, …).
 //!
-//! A process name such as `java` or `node` is no evidence. Proxies are not queried either: what they
-//! answer is of another host, perhaps. The surprising thing: the header `Host` matters, since
+//! A process name such as `java` or `node` is no evidence, only a reason to try once (`digest_trial`).
+//! Proxies are not queried: what they answer is of another host, perhaps. The surprising thing: the header `Host` matters, since
 //! frameworks log a request for an unknown name as an attack; so it is one of the proxy's names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_collect::host::ListenerSummary;
 use weir_collect::logs::FoundDirective;
 use weir_tables::Program;
+
+use super::digest_trial::{TrialSearch, process_start};
 
 /// Targets of one host; further ones are left out.
 const TARGETS_MAX: usize = 200;
@@ -78,6 +80,29 @@ pub struct DigestTarget {
     pub host_header: String,
     /// The process that listens: another one is another application.
     pub process_id: Option<u32>,
+    /// When it began, in the kernel's ticks: ids are reused.
+    pub process_start: Option<u64>,
+    /// Whether nothing shows that it speaks HTTP: one query, unless it answers with a digest.
+    pub is_trial: bool,
+}
+
+/// Where digests are searched, and where not.
+#[derive(Clone, Debug)]
+pub struct DigestSearch {
+    /// Where processes are listed: `/proc`.
+    pub procfs: PathBuf,
+    /// Ports and names of processes that are not queried; a name may end with `*`.
+    pub exclude: Vec<String>,
+}
+
+impl DigestSearch {
+    fn excludes(&self, listener: &ListenerSummary) -> bool {
+        let name = listener.process_name.as_deref().unwrap_or_default();
+        self.exclude.iter().any(|text| match text.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => text == name || text.parse() == Ok(listener.port),
+        })
+    }
 }
 
 /// The addresses on the loopback to which proxies of this host send HTTP.
@@ -167,36 +192,57 @@ fn loopback(name: &str) -> Option<(IpAddr, u16)> {
     address.is_loopback().then_some((address, port))
 }
 
-/// The listeners of this host that may be queried, with the names to query them by.
+/// The listeners of this host that may be queried, with the names to query them by. Those with
+/// evidence of HTTP come first, up to the limit.
 pub fn digest_targets(
     listeners: &[ListenerSummary],
     upstreams: &[HttpUpstream],
-    procfs: &Path,
+    search: &DigestSearch,
 ) -> Vec<DigestTarget> {
-    let mut found: BTreeMap<SocketAddr, DigestTarget> = BTreeMap::new();
-    let own = std::process::id();
-    for listener in listeners {
-        let is_proxy = listener.process_name.as_deref().is_none_or(|name| PROXIES.contains(&name));
-        if listener.netns != OWN_NETNS || is_proxy || listener.process_id == Some(own) {
-            continue;
-        }
+    let trials = TrialSearch::new(listeners, &search.procfs);
+    let (mut known, mut tried) = (BTreeMap::new(), BTreeMap::new());
+    // Of several processes with one address the first one is its owner, whatever their order.
+    let mut searched: Vec<&ListenerSummary> =
+        listeners.iter().filter(|listener| is_searched(listener, search)).collect();
+    searched.sort_by_key(|listener| listener.process_id);
+    for listener in searched {
         let Some(address) = reachable(&listener.address) else { continue };
         let upstream = upstreams.iter().find(|upstream| {
             upstream.port == listener.port && reaches(&listener.address, upstream.address)
         });
+        let is_http = upstream.is_some()
+            || listener.process_id.is_some_and(|id| is_http_server(&search.procfs, id));
+        let found = match is_http {
+            true => &mut known,
+            false if trials.may_try(listener) => &mut tried,
+            false => continue,
+        };
+        let address = SocketAddr::new(address, listener.port);
         let name = upstream.and_then(|upstream| upstream.server_name.clone());
-        let is_http =
-            upstream.is_some() || listener.process_id.is_some_and(|id| is_http_server(procfs, id));
-        if is_http && found.len() < TARGETS_MAX {
-            let address = SocketAddr::new(address, listener.port);
-            found.entry(address).or_insert_with(|| DigestTarget {
-                address,
-                host_header: name.unwrap_or_else(|| format!("localhost:{}", listener.port)),
-                process_id: listener.process_id,
-            });
-        }
+        found.entry(address).or_insert_with(|| DigestTarget {
+            address,
+            host_header: name.unwrap_or_else(|| format!("localhost:{}", listener.port)),
+            process_id: listener.process_id,
+            process_start: listener.process_id.and_then(|id| process_start(&search.procfs, id)),
+            is_trial: !is_http,
+        });
     }
-    // A server of both families is one application.
+    tried.retain(|address, _| !known.contains_key(address));
+    let mut targets = one_family(known);
+    targets.extend(one_family(tried));
+    targets.truncate(TARGETS_MAX);
+    targets
+}
+
+/// Whether a listener is of this host, of no proxy, and not excluded.
+fn is_searched(listener: &ListenerSummary, search: &DigestSearch) -> bool {
+    let is_proxy = listener.process_name.as_deref().is_none_or(|name| PROXIES.contains(&name));
+    let is_own = listener.process_id == Some(std::process::id());
+    listener.netns == OWN_NETNS && !is_proxy && !is_own && !search.excludes(listener)
+}
+
+/// A server of both families is one application: its address of IPv4 is enough.
+fn one_family(found: BTreeMap<SocketAddr, DigestTarget>) -> Vec<DigestTarget> {
     let plain: BTreeSet<(u16, Option<u32>)> = found
         .values()
         .filter(|target| target.address.is_ipv4())

@@ -14,6 +14,7 @@ mod check_row;
 mod deadline;
 mod digest_poll;
 mod digest_target;
+mod digest_trial;
 mod dns_check;
 mod http_check;
 mod http_client;
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 pub use check_loop::CheckLoop;
 pub use check_row::CheckOrigin;
-pub use digest_target::{DigestTarget, HttpUpstream, digest_targets, http_upstreams};
+pub use digest_target::{DigestSearch, DigestTarget, HttpUpstream, digest_targets, http_upstreams};
 pub use dns_check::DnsCheck;
 pub use http_check::{HttpCheck, StatusRange};
 pub use http_client::HttpUrl;

@@ -4,6 +4,7 @@
 //!   no digest ── 404, other JSON ──► next poll in an hour      no answer ──► in a minute
 //!   digest ───── every 5 s ─► missing: 12 more polls, each a row, then one an hour
 //!   not HTTP ─── never again, until another process listens
+//!   a trial ──── anything but a digest: never again, until another process listens
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(3600);
 /// Pause after no answer, while the application may be starting.
 const SILENT_PAUSE: Duration = Duration::from_secs(60);
+/// Time from the first sight of a listener to its trial.
+const TRIAL_PAUSE: Duration = Duration::from_secs(10);
 /// Failed polls until the pause is an hour.
 const FAILURES_MAX: u32 = 12;
 /// An unchanged result is written again after this long.
@@ -35,7 +38,7 @@ pub(super) struct PolledDigest {
     failures: u32,
     /// Whether another process has begun to listen since the last poll.
     is_restarted: bool,
-    /// Whether it speaks another protocol than HTTP.
+    /// Whether it is not queried again: it speaks another protocol than HTTP, or was a trial.
     pub(super) is_foreign: bool,
     /// State of each check when it was written, and when that was.
     written: BTreeMap<String, (CheckState, Micros)>,
@@ -59,6 +62,30 @@ impl PolledDigest {
         self.failures = 0;
         self.is_restarted = true;
         self.is_foreign = false;
+    }
+
+    /// Whether a target is what this one is about, and the same start of its process.
+    pub(super) fn is_of(&self, target: &DigestTarget) -> bool {
+        let known = &self.target;
+        let starts = known.process_start.zip(target.process_start);
+        let is_same_start = starts.is_none_or(|(before, now)| before == now);
+        known.process_id == target.process_id && is_same_start
+    }
+
+    /// Whether it was tried, for nothing: that is remembered as long as a digest is.
+    pub(super) fn is_tried(&self) -> bool {
+        self.target.is_trial && self.is_foreign
+    }
+
+    /// Whether a proxy sends HTTP to it now, and it was tried without that.
+    pub(super) fn has_evidence(&self, target: &DigestTarget) -> bool {
+        self.is_tried() && !target.is_trial
+    }
+
+    /// The pause before the first query: an application that has just begun to listen is not tried
+    /// before it serves.
+    pub(super) fn first_pause(&self) -> Duration {
+        if self.target.is_trial && self.path.is_none() { TRIAL_PAUSE } else { Duration::ZERO }
     }
 
     /// Whether there was a digest.
@@ -94,6 +121,7 @@ impl PolledDigest {
             DigestReply::Absent(why) => (why, ABSENT_PAUSE),
             DigestReply::Silent(why) => (why, SILENT_PAUSE),
         };
+        self.is_foreign |= self.target.is_trial && self.path.is_none();
         self.failures = self.failures.saturating_add(1);
         if let Some(path) = self.path {
             let subject = CheckSubject { check: SUMMARY, kind: "digest", ..<_>::default() };

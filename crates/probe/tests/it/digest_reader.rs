@@ -32,8 +32,13 @@ pub(crate) fn read_digest(port: u16) -> Vec<DigestRow> {
     let clock = FixedClock::new(Micros(1_800_000_000_000_000));
     let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let target =
-        DigestTarget { address, host_header: "shop.example".to_owned(), process_id: Some(1) };
+    let target = DigestTarget {
+        address,
+        host_header: "shop.example".to_owned(),
+        process_id: Some(1),
+        process_start: None,
+        is_trial: false,
+    };
     checks.set_digest_targets(vec![target], clock.now());
     for _ in 0..STEPS_MAX {
         let rows = rows(&checks.step(&|| clock.now()));

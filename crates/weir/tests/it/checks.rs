@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::harness::{
-    EndedProcess, Weir, can_run, free_port, request, serve, text, wait_for, weir,
+    EndedProcess, Weir, can_run, free_port, repository, request, serve, text, wait_for, weir,
 };
 
 const ARRIVAL: Duration = Duration::from_secs(60);
@@ -93,6 +93,85 @@ fn plugin_probe_and_digest_become_rows_and_a_failed_own_check_a_finding() {
     ]);
     assert_eq!(down.status.code(), Some(2), "{down:?}");
     assert_eq!(running.terminate(), Some(0));
+}
+
+/// An application whose only port is that of its digest, in the language of a client.
+fn worker(dir: &Path, (language, client): (&str, &str), program: &str) -> EndedProcess {
+    let source = repository().join("clients").join(language).join(client);
+    std::fs::copy(source, dir.join(client)).expect("the client is there");
+    let name = if language == "python" { "worker.py" } else { "worker.js" };
+    std::fs::write(dir.join(name), program).expect("it can be written");
+    let mut command = Command::new(if language == "python" { "python3" } else { "node" });
+    command.arg(name).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null());
+    EndedProcess(command.spawn().expect("it starts"))
+}
+
+/// First lines of the requests that a server got.
+fn received(at: &Path) -> String {
+    std::fs::read_to_string(at).unwrap_or_default()
+}
+
+/// Accepts connections at a port of another protocol, and writes down what each sends.
+const OTHER_PROTOCOL: &str = "import socket, sys
+listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+while True:
+    connection, _ = listener.accept()
+    line = connection.recv(4096).split(b'\\r\\n')[0].decode()
+    open('received', 'a').write(line + '\\n')
+    connection.sendall(b'\\0\\0\\0\\4what')
+    connection.close()
+";
+
+/// A worker has no proxy before it: its digest is found by one query, and another server of the
+/// same runtime gets no second one.
+#[test]
+fn digest_ports_of_bare_python_and_node_processes_are_found() {
+    let has_all = ["python3", "node"].into_iter().all(|program| {
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    });
+    if !can_run("digests of workers", "python3 and node (apt-get install python3 nodejs)", has_all)
+    {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let [python_port, node_port, other_port, excluded_port] = [(); 4].map(|()| free_port());
+    let python = format!(
+        "from weir_health import Health\nimport threading\nhealth = Health('mailer')\n\
+         health.register('queue', lambda: None, every=5, scope='self')\nhealth.serve({python_port})\nthreading.Event().wait()\n"
+    );
+    let node = format!(
+        "const {{ Health }} = require('./weir-health.js');\nconst health = new Health('resizer');\n\
+         health.register('disk', () => {{}}, {{ every: 5, scope: 'self' }});\nhealth.serve({node_port});\nsetInterval(() => {{}}, 1000);\n"
+    );
+    let _workers = [
+        worker(dir.path(), ("python", "weir_health.py"), &python),
+        worker(dir.path(), ("node", "weir-health.js"), &node),
+    ];
+    let others = [other_port, excluded_port].map(|port| {
+        let place = dir.path().join(port.to_string());
+        std::fs::create_dir(&place).expect("it can be made");
+        std::fs::write(place.join("other.py"), OTHER_PROTOCOL).expect("it can be written");
+        let mut command = Command::new("python3");
+        command.args(["other.py", &port.to_string()]).current_dir(&place).stdin(Stdio::null());
+        (EndedProcess(command.spawn().expect("it starts")), place.join("received"))
+    });
+    let mut command = serve("up", &dir.path().join("data"));
+    command.env("WEIR_COLLECT_FIND_LOGS", "false");
+    command.env("WEIR_COLLECT_HEALTH_DIGESTS_EXCLUDE", excluded_port.to_string());
+    let running = Weir::start(command);
+    for (service, check, port) in [("mailer", "queue", python_port), ("resizer", "disk", node_port)]
+    {
+        let target = format!("http://127.0.0.1:{port}/weir/health");
+        arrives(
+            &running,
+            &format!(
+                "kind = 'digest' and service = '{service}' and check = '{check}' and status = 'ok' and target = '{target}'"
+            ),
+        );
+    }
+    wait_for("the one query", ARRIVAL, || (!received(&others[0].1).is_empty()).then_some(()));
+    assert_eq!(received(&others[0].1), "GET /weir/health HTTP/1.1\n");
+    assert_eq!(received(&others[1].1), "", "it is excluded");
 }
 
 /// Runs `send_nsca` with these lines on its input.

@@ -27,6 +27,7 @@ mod haproxy_driven;
 mod haproxy_stat;
 mod haproxy_tcp;
 mod harness;
+mod heal_own_host;
 mod heals;
 mod iceberg;
 mod intake;

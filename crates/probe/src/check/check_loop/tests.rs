@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
@@ -11,7 +10,7 @@ use weir_collect::host::ListenerSummary;
 use weir_tables::{Clock, FixedClock};
 
 use super::*;
-use crate::check::{PluginCheck, PluginUser, digest_targets};
+use crate::check::{DigestSearch, PluginCheck, PluginUser, digest_targets};
 
 /// Steps until rows are there; more would be half a minute of waiting.
 const STEPS_MAX: usize = 60;
@@ -152,7 +151,13 @@ impl AnsweringServer {
 
     fn target(&self, process_id: u32) -> DigestTarget {
         let host_header = "shop.example".to_owned();
-        DigestTarget { address: self.address, host_header, process_id: Some(process_id) }
+        DigestTarget {
+            address: self.address,
+            host_header,
+            process_id: Some(process_id),
+            process_start: Some(1),
+            is_trial: false,
+        }
     }
 
     /// A loop that queries this server only.
@@ -330,7 +335,8 @@ fn python_server_is_recognised_by_its_command_line_and_queried() {
         process_name: Some("python3".into()),
         process_id: Some(server.id()),
     };
-    let targets = digest_targets(&[listener], &[], Path::new("/proc"));
+    let search = DigestSearch { procfs: "/proc".into(), exclude: Vec::new() };
+    let targets = digest_targets(&[listener], &[], &search);
     assert_eq!(targets.len(), 1, "{targets:?}");
     let clock = clock();
     let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
@@ -339,4 +345,60 @@ fn python_server_is_recognised_by_its_command_line_and_queried() {
     let _ended = server.kill();
     let _status = server.wait();
     assert_eq!(rows, [summary("ok", "0 checks pass")]);
+}
+
+/// One GET for each start of a process, whatever it answered, and whether it was away meanwhile:
+/// eHealthAfrica/aether#458 (each request of HTTP is a warning of Kafka), openhab/openhab-addons#256
+/// (a debugger of Java prints each).
+#[test]
+fn listener_without_evidence_is_tried_once_for_each_start_of_its_process() {
+    for refusal in ["", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "\0\0\0\x04"] {
+        let (server, clock) = (AnsweringServer::start(), clock());
+        server.responses.lock().unwrap().insert("/weir/health", refusal.to_owned());
+        let trial =
+            |start| DigestTarget { process_start: Some(start), is_trial: true, ..server.target(1) };
+        let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
+        checks.set_digest_targets(vec![trial(1)], clock.now());
+        assert_eq!(poll_once(&mut checks, &clock), []);
+        assert_eq!(server.paths(), [""; 0], "it has just begun to listen");
+        clock.set(clock.now() + Duration::from_secs(10));
+        assert_eq!(poll_once(&mut checks, &clock), []);
+        let tries = server.paths();
+        assert_eq!(tries[0], "/weir/health");
+        assert_eq!(tries.len(), if refusal.contains("404") { 3 } else { 1 }, "{tries:?}");
+        for minutes in [1, 50] {
+            checks.set_digest_targets(Vec::new(), clock.now());
+            clock.set(clock.now() + Duration::from_secs(60 * minutes));
+            checks.set_digest_targets(vec![trial(1)], clock.now());
+            clock.set(clock.now() + Duration::from_secs(86_400));
+            assert_eq!(poll_once(&mut checks, &clock), []);
+            assert_eq!(server.paths(), [""; 0], "the same process");
+        }
+        checks.set_digest_targets(vec![trial(2)], clock.now());
+        clock.set(clock.now() + Duration::from_secs(10));
+        assert_eq!(poll_once(&mut checks, &clock), []);
+        assert_eq!(server.paths().len(), tries.len(), "another process with the same id");
+        checks.set_digest_targets(vec![server.target(1)], clock.now());
+        assert_eq!(poll_once(&mut checks, &clock), []);
+        assert_eq!(server.paths().len(), tries.len(), "a proxy sends HTTP to it now");
+    }
+}
+
+#[test]
+fn digest_that_a_trial_found_is_read_like_any_other() {
+    let (server, clock) = (AnsweringServer::start(), clock());
+    server.set("/weir/health", "200 OK", r#"{"status": "pass"}"#);
+    let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
+    let trial = DigestTarget { is_trial: true, ..server.target(1) };
+    checks.set_digest_targets(vec![trial.clone()], clock.now());
+    clock.set(clock.now() + Duration::from_secs(10));
+    assert_eq!(poll_once(&mut checks, &clock), [summary("ok", "0 checks pass")]);
+    server.responses.lock().unwrap().clear();
+    clock.set(clock.now() + Duration::from_secs(5));
+    let missing = summary("unknown", "/weir/health answers with status 404, no digest");
+    assert_eq!(poll_once(&mut checks, &clock), [missing]);
+    server.set("/weir/health", "503 Service Unavailable", r#"{"status": "fail"}"#);
+    let restarted = DigestTarget { process_start: Some(2), ..trial };
+    checks.set_digest_targets(vec![restarted], clock.now());
+    assert_eq!(poll_once(&mut checks, &clock)[0].2, "critical", "at once, since it had a digest");
 }

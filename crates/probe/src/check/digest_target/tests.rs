@@ -31,7 +31,17 @@ fn procfs(lines: &[(u32, &str)]) -> tempfile::TempDir {
 }
 
 fn shown(targets: &[DigestTarget]) -> String {
-    targets.iter().map(|target| format!("{} as {}\n", target.address, target.host_header)).collect()
+    let line = |target: &DigestTarget| {
+        let once = if target.is_trial { ", once" } else { "" };
+        format!("{} as {}{once}\n", target.address, target.host_header)
+    };
+    targets.iter().map(line).collect()
+}
+
+/// Targets without an upstream; ports and names that are excluded.
+fn targets(listeners: &[ListenerSummary], procfs: &Path, exclude: &[&str]) -> Vec<DigestTarget> {
+    let exclude = exclude.iter().map(|text| (*text).to_owned()).collect();
+    digest_targets(listeners, &[], &DigestSearch { procfs: procfs.to_owned(), exclude })
 }
 
 #[test]
@@ -72,28 +82,101 @@ fn upstreams_of_proxies_are_found_with_the_name_that_they_serve() {
 /// Ports where a GET does harm: a database's, and those of other protocols, whatever their process
 /// is called: redis/redis#12007 (a request of HTTP is logged as an attack),
 /// OT-CONTAINER-KIT/redis-operator#1657 (a monitoring tool did that), prometheus/blackbox_exporter#505
-/// (a probe got its host blocked by MySQL).
+/// (a probe got its host blocked by MySQL), eHealthAfrica/aether#458 and edenhill/trivup#3 (Kafka),
+/// openhab/openhab-addons#256 and eclipse-che/che#17566 (debuggers of Java), skyhook-io/radar#1271.
 #[test]
-fn ports_without_evidence_of_http_are_never_queried() {
+fn ports_of_other_protocols_are_never_queried() {
     let procfs = procfs(&[
         (10, "redis-server 127.0.0.1:6379"),
-        (11, "java|-jar|kafka.jar"),
+        (11, "java|-cp|/opt/kafka/libs/*|kafka.Kafka|server.properties"),
         (12, "node|/srv/mqtt.js"),
-        (13, "python3|/srv/gunicorn-stats.py"),
-        (14, "python3|-m|aiosmtpd"),
-        (15, "python3|tool.py|gunicorn"),
-        (16, "python3|manage.py|rqworker"),
+        (13, "python3|-m|aiosmtpd"),
+        (14, "java|-agentlib:jdwp=transport=dt_socket,server=y,address=*:8787|-jar|shop.jar"),
+        (15, "/usr/bin/java|-Dcom.sun.management.jmxremote.port=7091|-jar|shop.jar"),
+        (16, "node|--inspect=127.0.0.1:9228|shop.js"),
+        (17, "python3|-m|debugpy|--listen|127.0.0.1:5679|shop.py"),
+        (18, "python3|shop.py"),
+        (19, "java|-jar|broker.jar"),
+        (20, "/usr/sbin/postgres|-D|/data"),
+        (21, "php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)"),
+        (22, "/usr/local/bin/shop"),
+        (23, "beam.smp"),
+    ]);
+    let of_python = [22, 25, 5432, 6379, 9092, 16_379, 27_017, 33_060, 40_001].into_iter();
+    let of_python = of_python.map(|port| listener("127.0.0.1", port, "python3", 18));
+    let of_broker = [8161, 8162, 8163, 8164, 8165].into_iter();
+    let of_broker = of_broker.map(|port| listener("127.0.0.1", port, "java", 19));
+    let mut listeners = vec![
+        listener("127.0.0.1", 6379, "redis-server", 10),
+        listener("127.0.0.1", 8092, "java", 11),
+        listener("0.0.0.0", 1884, "node", 12),
+        listener("127.0.0.1", 8025, "python3", 13),
+        listener("127.0.0.1", 8787, "java", 14),
+        listener("127.0.0.1", 7091, "java", 15),
+        listener("127.0.0.1", 9228, "node", 16),
+        listener("127.0.0.1", 5679, "python3", 17),
+        listener("127.0.0.1", 8432, "postgres", 20),
+        listener("127.0.0.1", 9000, "php-fpm8.2", 21),
+        listener("127.0.0.1", 8080, "shop", 22),
+        listener("127.0.0.1", 8081, "beam.smp", 23),
+    ];
+    listeners.extend(of_broker);
+    expect![""].assert_eq(&shown(&targets(&listeners, procfs.path(), &[])));
+    // Each port of its own, so that their number is no reason.
+    for one in of_python {
+        assert_eq!(targets(std::slice::from_ref(&one), procfs.path(), &[]), [], "{one:?}");
+    }
+}
+
+/// codecentric/spring-boot-admin#437 and twinformatics/eureka-consul-adapter#14: health is at a port
+/// of its own, to which no proxy sends anything.
+#[test]
+fn ports_of_applications_in_runtimes_are_tried_once() {
+    let procfs = procfs(&[
+        (30, "java|-agentlib:jdwp=transport=dt_socket,server=y,address=*:8787|-jar|shop.jar"),
+        (31, "node|/srv/shop/worker.js"),
+        (32, "/usr/bin/python3.11|/srv/gunicorn-stats.py"),
+        (33, "python3|manage.py|rqworker"),
+        (34, "gunicorn: master [app]"),
+        (35, "/usr/bin/php8.2|health.php"),
     ]);
     let listeners = [
-        listener("127.0.0.1", 6379, "redis-server", 10),
-        listener("127.0.0.1", 9092, "java", 11),
-        listener("0.0.0.0", 1883, "node", 12),
-        listener("127.0.0.1", 5000, "python3", 13),
-        listener("127.0.0.1", 8025, "python3", 14),
-        listener("127.0.0.1", 5001, "python3", 15),
-        listener("127.0.0.1", 5002, "python3", 16),
+        listener("::", 8081, "java", 30),
+        listener("127.0.0.1", 9201, "MainThread", 31),
+        listener("0.0.0.0", 9202, "python3", 32),
+        listener("::", 9202, "python3", 32),
+        listener("127.0.0.1", 9203, "python3", 33),
+        listener("127.0.0.1", 8001, "gunicorn", 34),
+        listener("127.0.0.1", 9204, "php", 35),
+        listener("192.0.2.7", 9205, "python3", 33),
+        ListenerSummary { netns: "blue".into(), ..listener("127.0.0.1", 9206, "node", 31) },
     ];
-    expect![""].assert_eq(&shown(&digest_targets(&listeners, &[], procfs.path())));
+    expect![[r#"
+        127.0.0.1:8001 as localhost:8001
+        127.0.0.1:9201 as localhost:9201, once
+        127.0.0.1:9202 as localhost:9202, once
+        127.0.0.1:9203 as localhost:9203, once
+        127.0.0.1:9204 as localhost:9204, once
+        [::1]:8081 as localhost:8081, once
+    "#]]
+    .assert_eq(&shown(&targets(&listeners, procfs.path(), &[])));
+    let exclude = ["8001", "9203", "Main*", "java", "920"];
+    expect![[r#"
+        127.0.0.1:9202 as localhost:9202, once
+        127.0.0.1:9204 as localhost:9204, once
+    "#]]
+    .assert_eq(&shown(&targets(&listeners, procfs.path(), &exclude)));
+}
+
+#[test]
+fn owner_of_an_address_is_the_same_in_any_order_of_its_processes() {
+    let procfs = procfs(&[(40, "node|shop.js"), (41, "node|shop.js")]);
+    let mut listeners =
+        [listener("0.0.0.0", 9301, "node", 41), listener("0.0.0.0", 9301, "node", 40)];
+    for _ in 0..2 {
+        assert_eq!(targets(&listeners, procfs.path(), &[])[0].process_id, Some(40));
+        listeners.reverse();
+    }
 }
 
 #[test]
@@ -123,13 +206,14 @@ fn servers_of_applications_are_queried_on_the_loopback_only() {
         127.0.0.1:8005 as localhost:8005
         [::1]:8003 as localhost:8003
     "#]]
-    .assert_eq(&shown(&digest_targets(&listeners, &[], procfs.path())));
+    .assert_eq(&shown(&targets(&listeners, procfs.path(), &[])));
 }
 
 /// GovReady/govready-q#271 and mozilla/fx-private-relay#1557: a request for an address or for
 /// `localhost` is an error mail of Django, and freelawproject/courtlistener#2059: 400 for a probe.
 #[test]
 fn address_that_a_proxy_sends_http_to_is_queried_by_its_name_and_the_proxy_is_not() {
+    let search = DigestSearch { procfs: "/nonexistent".into(), exclude: Vec::new() };
     let upstreams =
         [upstream(8080, "shop.example"), upstream(81, "inner.example"), upstream(82, "x")];
     let listeners = [
@@ -141,5 +225,5 @@ fn address_that_a_proxy_sends_http_to_is_queried_by_its_name_and_the_proxy_is_no
     expect![[r#"
         [::1]:8080 as shop.example
     "#]]
-    .assert_eq(&shown(&digest_targets(&listeners, &upstreams, Path::new("/nonexistent"))));
+    .assert_eq(&shown(&digest_targets(&listeners, &upstreams, &search)));
 }
