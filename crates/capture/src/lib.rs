@@ -1,4 +1,4 @@
-//! Capture files and frames to TCP packets; pure.
+//! Capture files, frames and tcpdump's text to TCP packets; pure.
 //!
 //! ```text
 //! CaptureInput ─► Capture ─► Frame ─► Decoder ─► Packet
@@ -8,6 +8,7 @@
 //! than one buffer and the fragments of incomplete datagrams.
 
 pub mod packet;
+pub mod text;
 
 mod decode;
 mod error;

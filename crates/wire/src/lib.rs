@@ -3,7 +3,7 @@
 //! ```text
 //! Capture ─► Packet ─► Model ─► Report
 //!  weir-capture,      flows     verdicts, slices, URLs
-//!  text, live         (flow, http, model)  (judge)
+//!  live               (flow, http, model)  (judge)
 //! ```
 //! A reader produces [`packet::Packet`]s, a [`Model`] takes them in time order and returns a
 //! [`Report`]; requests and connections go to a [`RowSink`] as they end. Only the readers know the
@@ -19,7 +19,6 @@ pub mod live;
 mod model;
 mod partial_head;
 mod rows;
-pub mod text;
 mod tls;
 
 pub use flow::Protocol;
@@ -33,5 +32,5 @@ pub use model::{
 pub use rows::{RowOrigin, TableSink, slices};
 pub use weir_capture::{
     Capture, CaptureFormat, CaptureInput, Decoder, FileOrder, Filter, FilterError, LinkType,
-    OrderedFile, Record, SkipCounts, SkipReason, WireError, packet,
+    OrderedFile, Record, SkipCounts, SkipReason, WireError, packet, text,
 };

@@ -263,6 +263,11 @@ impl Model {
 /// Other threads read the payload in the reader's buffer.
 impl PacketSink for Model {
     #[inline]
+    fn packet(&mut self, packet: &Packet<'_>) {
+        self.take(packet, None);
+    }
+
+    #[inline]
     fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
         self.take(packet, Some(buffer));
     }
