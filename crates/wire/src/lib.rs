@@ -9,7 +9,6 @@
 //! [`Report`]; requests and connections go to a [`RowSink`] as they end. Only the readers know the
 //! source of packets.
 
-pub mod compat;
 mod database;
 mod flow;
 mod histogram;
@@ -32,5 +31,5 @@ pub use model::{
 pub use rows::{RowOrigin, TableSink, slices};
 pub use weir_capture::{
     Capture, CaptureFormat, CaptureInput, Decoder, FileOrder, Filter, FilterError, LinkType,
-    OrderedFile, Record, SkipCounts, SkipReason, WireError, packet, text,
+    OrderedFile, Record, SkipCounts, SkipReason, WireError, compat, packet, text,
 };

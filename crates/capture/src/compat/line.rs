@@ -3,7 +3,7 @@
 //! Only `YYYY-MM-DD HH:MM:SS.uuuuuu IP SRC > DST:` at the start of the line counts. IPv6 (`IP6`)
 //! does not match, nor does `-i any` text of tcpdump 4.99 and later, which has `eth0  In  IP`.
 
-use weir_capture::text::{LocalMinute, MINUTE};
+use crate::text::{LocalMinute, MINUTE};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TcpdumpLine<'a> {
