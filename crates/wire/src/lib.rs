@@ -13,6 +13,7 @@ mod database;
 mod flow;
 mod histogram;
 mod http;
+mod http2;
 mod judge;
 pub mod live;
 mod model;

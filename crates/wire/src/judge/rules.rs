@@ -403,11 +403,19 @@ fn doubt(case: &JudgeInput<'_>, slow: &[&UrlReport]) -> Option<&'static str> {
                  WebSocket look alike",
             )
         }
+        RequestFraming::Messages if are_streams(slow) => Some(
+            "most of its responses are streams: the first message is late when nothing happens",
+        ),
         RequestFraming::Messages if is_long && are_polls(case.urls, slow) => {
             Some("it hardly ever answers fast while others do: a long poll looks alike")
         }
         RequestFraming::Records | RequestFraming::Messages => None,
     }
+}
+
+/// Whether most responses of all slow URLs are streams.
+fn are_streams(slow: &[&UrlReport]) -> bool {
+    slow.iter().all(|url| 2 * url.streams >= url.requests)
 }
 
 /// Whether all slow URLs are slow always, and another one is fast.

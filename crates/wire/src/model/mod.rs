@@ -19,6 +19,7 @@
 //! beyond it.
 
 mod admission;
+mod connection_times;
 mod connection_tracker;
 mod copies;
 mod detection;
@@ -29,11 +30,13 @@ mod exchange;
 mod observed;
 mod output;
 mod pair;
+mod request_events;
 mod request_tracker;
 mod sequencer;
 mod shard;
 mod shard_context;
 mod slice;
+mod streams;
 mod tier;
 mod turns;
 mod urls;

@@ -1,6 +1,7 @@
 //! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
 mod copies;
+mod http2;
 mod limits;
 mod live;
 mod protocols;
