@@ -375,6 +375,8 @@ pub(super) struct BaselineTimes {
     pub(super) think_us: u64,
     /// Whether late bytes may be something else than slow answers.
     pub(super) is_guess: bool,
+    /// Whether the protocol is not read at all.
+    pub(super) is_unread: bool,
 }
 
 impl BaselineTimes {
@@ -382,6 +384,7 @@ impl BaselineTimes {
         Self {
             delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
             think_us: tier.think.quantile(0.5).unwrap_or(0),
+            is_unread: framing(protocol(tier)) == RequestFraming::Turns,
             is_guess: match framing(protocol(tier)) {
                 RequestFraming::Messages => false,
                 RequestFraming::Records => {
@@ -463,6 +466,17 @@ fn dispersion(slice: &TimeSlice, at: usize, bins: i64) -> f64 {
 
 /// Judges one slice, with thresholds for the counts that one slice can reach.
 fn judge_slice(
+    slice: &TimeSlice,
+    sealed: &SliceQuantiles,
+    baseline: &BaselineTimes,
+) -> DelayVerdict {
+    match find_fault(slice, sealed, baseline) {
+        verdict if baseline.is_unread && verdict.needs_protocol() => DelayVerdict::Unknown,
+        verdict => verdict,
+    }
+}
+
+fn find_fault(
     slice: &TimeSlice,
     sealed: &SliceQuantiles,
     baseline: &BaselineTimes,

@@ -36,8 +36,9 @@ pub(crate) struct Exchange {
     pub(crate) is_stream: bool,
     /// The error is the client's own: no failure of the server.
     pub(crate) is_client_error: bool,
-    /// The response began before the request was over, so that neither waits for the other.
-    pub(crate) is_duplex: bool,
+    /// The response does not wait for the request alone: it began before the request was over, or
+    /// comes when something happens. It has no think time.
+    pub(crate) has_own_pace: bool,
     /// The server closed within the response.
     pub(crate) is_truncated: bool,
     /// All of the answer so far may be session tickets of TLS 1.3.

@@ -478,6 +478,7 @@ impl MessageSink for RequestTracker<'_> {
         let wants_text = self.context.wants_rows;
         // A server that answers half a command has already ended its request.
         let Some(exchange) = self.newest() else { return };
+        exchange.has_own_pace = database::waits_for_news(name);
         if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
             exchange.text = Some(Box::new(RequestText { method, ..RequestText::default() }));

@@ -334,7 +334,7 @@ impl Sequencer {
         }
         let think = micros(first - sent);
         let times = RequestTimes {
-            think: (!exchange.is_duplex).then_some(think),
+            think: (!exchange.has_own_pace).then_some(think),
             transfer: micros(last - first),
             total: micros(last - asked),
         };

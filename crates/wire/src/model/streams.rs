@@ -323,7 +323,7 @@ impl StreamTracker<'_> {
             exchange.answered = [self.first_ts, self.ts];
             exchange.status = block.status;
             exchange.is_stream = is_stream(&block.content_type);
-            exchange.is_duplex = !stream.is_request_over;
+            exchange.has_own_pace = !stream.is_request_over;
             stream.is_grpc = is_grpc(block);
             stream.has_gap = false;
         }

@@ -7,6 +7,7 @@ mod live;
 mod protocols;
 mod requests;
 mod taps;
+mod unread;
 mod verdicts;
 mod whose_fault;
 
