@@ -1,13 +1,16 @@
-//! Capture files and frames to TCP packets; pure.
+//! Capture files, frames and tcpdump's text to TCP packets; pure.
 //!
 //! ```text
 //! CaptureInput ─► Capture ─► Frame ─► Decoder ─► Packet
 //!  file, pipe     records    (frame)   link, IP, TCP
 //! ```
-//! `weir-wire` turns the packets into connections, requests and verdicts. Nothing here keeps more
+//! `weir-wire` turns the packets into connections, requests and verdicts; [`compat`] turns text into
+//! what an old tool made of it. Nothing here keeps more
 //! than one buffer and the fragments of incomplete datagrams.
 
+pub mod compat;
 pub mod packet;
+pub mod text;
 
 mod decode;
 mod error;

@@ -3,23 +3,22 @@
 //! ```text
 //! Capture ─► Packet ─► Model ─► Report
 //!  weir-capture,      flows     verdicts, slices, URLs
-//!  text, live         (flow, http, model)  (judge)
+//!  live               (flow, http, model)  (judge)
 //! ```
 //! A reader produces [`packet::Packet`]s, a [`Model`] takes them in time order and returns a
 //! [`Report`]; requests and connections go to a [`RowSink`] as they end. Only the readers know the
 //! source of packets.
 
-pub mod compat;
 mod database;
 mod flow;
 mod histogram;
 mod http;
+mod http2;
 mod judge;
 pub mod live;
 mod model;
 mod partial_head;
 mod rows;
-pub mod text;
 mod tls;
 
 pub use flow::Protocol;
@@ -33,5 +32,5 @@ pub use model::{
 pub use rows::{RowOrigin, TableSink, slices};
 pub use weir_capture::{
     Capture, CaptureFormat, CaptureInput, Decoder, FileOrder, Filter, FilterError, LinkType,
-    OrderedFile, Record, SkipCounts, SkipReason, WireError, packet,
+    OrderedFile, Record, SkipCounts, SkipReason, WireError, compat, packet, text,
 };

@@ -47,6 +47,8 @@ pub struct Capture {
 
 /// Receiver of packets that may keep their payload.
 pub trait PacketSink {
+    /// Processes the next packet, whose payload is valid during the call.
+    fn packet(&mut self, packet: &Packet<'_>);
     /// Processes the next packet. Its payload may lie in `buffer`, which can be kept instead of a
     /// copy.
     fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>);

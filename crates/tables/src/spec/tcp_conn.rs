@@ -15,7 +15,7 @@ table! {
     6 client_port: Int = "The client's port.";
     7 server_address: Text = "The server's address.";
     8 server_port: Int = "The server's port.";
-    9 network_protocol_name: Text = "`http`, `mysql`, `postgresql`, `redis`, `mongodb`, `tls`, `opaque`, or `unknown` without any payload.";
+    9 network_protocol_name: Text = "`http`, `http2`, `mysql`, `postgresql`, `redis`, `mongodb`, `tls`, `opaque`, or `unknown` without any payload.";
     10 first_ts: Time = "The first packet.";
     11 client_syns: Int = "SYNs of the client; 0 when the capture started later.";
     12 server_syns: Int = "SYN-ACKs of the server.";

@@ -14,7 +14,7 @@ table! {
     5 source_offset: Int = "The request's number in the capture, from 1.";
     6 connection_number: Int = "Its connection: `connection_number` of `tcp_conn`.";
     7 connection_requests: Int = "Its position in the connection, from 1.";
-    8 network_protocol_name: Text = "`http`, `mysql`, `postgresql`, `redis`, `mongodb`, `tls` or `opaque`: requests of the last two are delimited by changes of direction.";
+    8 network_protocol_name: Text = "`http`, `http2`, `mysql`, `postgresql`, `redis`, `mongodb`, `tls` or `opaque`: requests of the last two are delimited by changes of direction.";
     9 url_template: OptText = "The path with apparent ids replaced; NULL when not readable.";
     10 request_first_ts: Time = "The first byte of the request.";
     11 request_last_ts: Time = "The last byte of the request.";
@@ -34,5 +34,5 @@ table! {
     25 is_truncated: Flag = "Whether the snap length truncated a head, so that fields or sizes may be missing.";
     26 sampled_ratio: Float = "Share of connections that have rows; divide counts by it to estimate the total.";
     27 operation: OptText = "The database command, such as `COM_QUERY` or `GET`; never statement text. NULL for http and when not readable.";
-    28 error_code: OptText = "The database's error code, such as `1064` or `42P01`; NULL without an error.";
+    28 error_code: OptText = "The database's error code, such as `1064` or `42P01`, or the status of gRPC, such as `14`; NULL without an error.";
 }

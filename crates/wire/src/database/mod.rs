@@ -84,6 +84,41 @@ pub(crate) fn has_port(port: u16) -> bool {
         .any(|ports| ports.contains(&port))
 }
 
+/// Commands whose response may come when something happens: Redis' blocking reads, subscriptions and
+/// replication; MongoDB's awaited `hello` and tailed cursors; MySQL's binary log.
+const WAITING: [&[u8]; 24] = [
+    b"BLPOP",
+    b"BRPOP",
+    b"BRPOPLPUSH",
+    b"BLMOVE",
+    b"BLMPOP",
+    b"BZPOPMIN",
+    b"BZPOPMAX",
+    b"BZMPOP",
+    b"XREAD",
+    b"XREADGROUP",
+    b"WAIT",
+    b"WAITAOF",
+    b"SUBSCRIBE",
+    b"PSUBSCRIBE",
+    b"SSUBSCRIBE",
+    b"MONITOR",
+    b"PSYNC",
+    b"SYNC",
+    b"hello",
+    b"isMaster",
+    b"ismaster",
+    b"getMore",
+    b"COM_BINLOG_DUMP",
+    b"COM_BINLOG_DUMP_GTID",
+];
+
+/// Whether a command's response may wait for something to happen, so that its time says nothing
+/// about the database.
+pub(crate) fn waits_for_news(command: &[u8]) -> bool {
+    WAITING.contains(&command)
+}
+
 /// Processes the next in-order bytes of one direction: `length` on the wire, of which `bytes` were
 /// captured.
 pub(crate) fn feed(

@@ -3,6 +3,7 @@
 //! Small by design: a capture may hold a million at once.
 
 use super::{HalfConnection, SenderClock};
+use crate::http2::Http2State;
 use weir_capture::packet::Endpoint;
 
 /// No exchange.
@@ -35,6 +36,8 @@ pub enum Protocol {
     Unknown,
     /// HTTP/1.x in clear.
     Http,
+    /// HTTP/2 in clear, gRPC's included.
+    Http2,
     /// TLS: requests by timing only.
     Tls,
     /// Another protocol: requests by timing only.
@@ -54,6 +57,7 @@ impl Protocol {
     pub(crate) const ALL: [Self; Self::COUNT] = [
         Self::Unknown,
         Self::Http,
+        Self::Http2,
         Self::Tls,
         Self::Opaque,
         Self::Mysql,
@@ -61,7 +65,7 @@ impl Protocol {
         Self::Redis,
         Self::Mongodb,
     ];
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 9;
 
     /// Whether it is a database protocol whose messages are parsed.
     pub fn is_database(self) -> bool {
@@ -73,6 +77,7 @@ impl Protocol {
         match self {
             Self::Unknown => "unknown",
             Self::Http => "http",
+            Self::Http2 => "http2",
             Self::Tls => "tls",
             Self::Opaque => "opaque",
             Self::Mysql => "mysql",
@@ -89,6 +94,8 @@ pub(crate) struct Connection {
     addresses: [u128; 2],
     pub(crate) halves: [HalfConnection; 2],
     pub(crate) clock: SenderClock,
+    /// Set while the protocol is HTTP/2.
+    pub(crate) http2: Option<Box<Http2State>>,
     pub(crate) number: u32,
     pub(crate) first_ts: i64,
     pub(crate) last_ts: i64,
@@ -134,6 +141,7 @@ impl Connection {
             ports: [client.port, server.port],
             halves: [HalfConnection::new(), HalfConnection::new()],
             clock: SenderClock::default(),
+            http2: None,
             number,
             first_ts: ts,
             last_ts: ts,
@@ -214,6 +222,7 @@ impl Connection {
 
     pub(crate) fn forget(&mut self) {
         self.is_live = false;
+        self.http2 = None;
         for half in &mut self.halves {
             *half = HalfConnection::default();
         }
@@ -265,6 +274,13 @@ impl Connection {
         if self.mark_ts == 0 {
             self.mark_ts = ts;
         }
+    }
+
+    /// Whether the server ended the connection, as far as the capture has what it sent.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        let ended_by = (self.fin_by, self.rst_by);
+        matches!(ended_by, (Some(Side::Server), _) | (None, Some(Side::Server)))
+            && !self.halves[1].is_ahead_of_tap()
     }
 
     /// Minimum round trip from the tap to the client and back, µs.

@@ -115,6 +115,7 @@ impl FramerInput<'_> {
 
 impl Framer {
     /// Processes the next in-order bytes, of which only the beginning may be captured.
+    /// Returns how many are left when the connection switches to another protocol.
     pub(crate) fn feed(
         &mut self,
         partial: &mut Option<Box<PartialHead>>,
@@ -122,7 +123,7 @@ impl Framer {
         bytes: &[u8],
         length: u32,
         sink: &mut impl HttpSink,
-    ) {
+    ) -> u32 {
         let mut input = FramerInput { bytes, length: u64::from(length) };
         self.begin_packet(is_request, bytes, sink);
         while input.length > 0 {
@@ -148,12 +149,13 @@ impl Framer {
                 Self::Trailer(is_empty) => self.trailer(is_empty, &mut input, sink),
                 Self::UntilEnd => input.consume(u64::MAX, sink),
                 // Databases have separate parsers.
-                Self::Message(..) | Self::Value(_) | Self::Text { .. } => return,
-                Self::Lost | Self::Opaque | Self::Record(_) => return,
+                Self::Message(..) | Self::Value(_) | Self::Text { .. } => break,
+                Self::Lost | Self::Opaque | Self::Record(_) => break,
                 // Skipped before the framer gets the bytes.
-                Self::Proxy(_) | Self::ProxyLine => return,
+                Self::Proxy(_) | Self::ProxyLine => break,
             }
         }
+        u32::try_from(input.length).unwrap_or(0)
     }
 
     /// Skips missing bytes.

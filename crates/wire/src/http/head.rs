@@ -25,6 +25,8 @@ pub(crate) struct ResponseHead {
     pub(crate) is_chunked: bool,
     /// A stream of events.
     pub(crate) is_stream: bool,
+    /// The connection switches to HTTP/2.
+    pub(crate) is_h2c: bool,
 }
 
 const METHODS: [&[u8]; 13] = [
@@ -177,7 +179,7 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
                 if let Some(length) = value(line, "content-length") {
                     head.content_length = number(length);
                 } else if let Some(kind) = value(line, "content-type") {
-                    head.is_stream = STREAMS.iter().any(|stream| kind.starts_with(stream));
+                    head.is_stream = is_stream(kind);
                 }
             }
             Some(b't') => {
@@ -185,10 +187,20 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
                     head.is_chunked = is_chunked(coding);
                 }
             }
+            Some(b'u') => {
+                if let Some(protocol) = value(line, "upgrade") {
+                    head.is_h2c = protocol == b"h2c";
+                }
+            }
             _ => {}
         }
     }
     (head, lines.end)
+}
+
+/// Whether a type of content comes while something happens.
+pub(crate) fn is_stream(content_type: &[u8]) -> bool {
+    STREAMS.iter().any(|stream| content_type.starts_with(stream))
 }
 
 /// Lines without their ends, up to the empty line that ends the head; the last one may be cut.

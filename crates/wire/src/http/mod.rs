@@ -6,6 +6,6 @@ mod proxy;
 mod template;
 
 pub(crate) use framer::{BodyFraming, Framer, HttpSink, RedisValue};
-pub(crate) use head::{RequestHead, ResponseHead, is_request_start, is_response_start};
+pub(crate) use head::{RequestHead, ResponseHead, is_request_start, is_response_start, is_stream};
 pub(crate) use proxy::proxy_header;
 pub(crate) use template::template;

@@ -48,8 +48,27 @@ pub(super) fn overall(tiers: &[TierReport]) -> (DelayVerdict, String) {
             (owner.verdict, format!("port {}: {}", owner.port, owner.why))
         }
         Some(owner) => (DelayVerdict::SlowApp, slow_behind(owner, worst)),
-        None => (worst.verdict, format!("port {}: {}", worst.port, worst.why)),
+        None => {
+            let unread = unread_suspect(worst, tiers);
+            (worst.verdict, format!("port {}: {}{unread}", worst.port, worst.why))
+        }
     }
+}
+
+/// The remark that a port behind `worst`, whose protocol is not read, waits as long.
+fn unread_suspect(worst: &TierReport, tiers: &[TierReport]) -> String {
+    let is_of_server = matches!(worst.verdict, DelayVerdict::SlowApp | DelayVerdict::EdgeStall);
+    let least = limit::OWNED_RATIO_MIN * worst.evidence.slow_think_seconds;
+    let suspect = tiers.iter().find(|tier| {
+        let slow = tier.evidence.slow_think_seconds;
+        is_of_server && tier.is_inner && !tier.has_known_framing() && slow > 0.0 && slow >= least
+    });
+    suspect.map_or_else(String::new, |tier| {
+        format!(
+            "; port {} behind it, whose protocol is not read, is silent as long: it may be the cause",
+            tier.port
+        )
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "requests are below 2^53")]

@@ -80,7 +80,7 @@ pub struct TierReport {
     pub is_inner: bool,
     /// Servers before it, as far as the capture shows: 0 for the edge, more for deeper tiers.
     pub depth: u8,
-    /// Protocol of most connections: http, tls, a database, opaque or unknown.
+    /// Protocol of most connections: http, http2, tls, a database, opaque or unknown.
     pub protocol: &'static str,
     /// Cause of the delay in this tier.
     pub verdict: DelayVerdict,
@@ -236,7 +236,7 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
     let protocol = protocol(tier);
     let (verdict, why) = judge(&JudgeInput {
         framing: framing(protocol),
-        is_database: matches!(protocol, "mysql" | "postgresql" | "redis" | "mongodb"),
+        is_database: is_database(protocol),
         evidence: &evidence,
         urls: &urls,
         servers: &server_times(tier),
@@ -284,6 +284,10 @@ fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> Tie
     }
 }
 
+fn is_database(protocol: &str) -> bool {
+    Protocol::ALL.iter().any(|known| known.as_str() == protocol && known.is_database())
+}
+
 fn framing(protocol: &str) -> RequestFraming {
     match protocol {
         "tls" => RequestFraming::Records,
@@ -295,8 +299,7 @@ fn framing(protocol: &str) -> RequestFraming {
 /// How many servers stand before a tier, as far as the capture shows: an edge has 0, and of two
 /// tiers behind it the one without an upstream of its own is deeper.
 fn depth(tier: &Tier, protocol: &str, evidence: &Evidence) -> u8 {
-    let is_database = framing(protocol) == RequestFraming::Messages && protocol != "http";
-    match (is_database, is_inner(tier)) {
+    match (is_database(protocol), is_inner(tier)) {
         (true, _) => 3,
         (false, true) if evidence.upstream_coverage < limit::UPSTREAM_COVERAGE_MIN => 2,
         (false, true) => 1,
@@ -334,6 +337,7 @@ fn report_urls(tier: &Tier, sequencer: &Sequencer) -> Vec<UrlReport> {
             template: sequencer.urls.name(*number).to_owned(),
             requests: stats.requests,
             errors_5xx: stats.errors_5xx,
+            streams: stats.streams,
             think_ms_p25: quantile_ms(&stats.think, 0.25),
             think_ms_p50: quantile_ms(&stats.think, 0.5),
             think_ms_p95: quantile_ms(&stats.think, 0.95),
@@ -371,6 +375,8 @@ pub(super) struct BaselineTimes {
     pub(super) think_us: u64,
     /// Whether late bytes may be something else than slow answers.
     pub(super) is_guess: bool,
+    /// Whether the protocol is not read at all.
+    pub(super) is_unread: bool,
 }
 
 impl BaselineTimes {
@@ -378,6 +384,7 @@ impl BaselineTimes {
         Self {
             delay_us: tier.transport.delay.quantile(0.5).unwrap_or(0),
             think_us: tier.think.quantile(0.5).unwrap_or(0),
+            is_unread: framing(protocol(tier)) == RequestFraming::Turns,
             is_guess: match framing(protocol(tier)) {
                 RequestFraming::Messages => false,
                 RequestFraming::Records => {
@@ -459,6 +466,17 @@ fn dispersion(slice: &TimeSlice, at: usize, bins: i64) -> f64 {
 
 /// Judges one slice, with thresholds for the counts that one slice can reach.
 fn judge_slice(
+    slice: &TimeSlice,
+    sealed: &SliceQuantiles,
+    baseline: &BaselineTimes,
+) -> DelayVerdict {
+    match find_fault(slice, sealed, baseline) {
+        verdict if baseline.is_unread && verdict.needs_protocol() => DelayVerdict::Unknown,
+        verdict => verdict,
+    }
+}
+
+fn find_fault(
     slice: &TimeSlice,
     sealed: &SliceQuantiles,
     baseline: &BaselineTimes,

@@ -64,6 +64,11 @@ impl DelayVerdict {
         matches!(self, Self::SenderBursts | Self::ClientReader | Self::EdgeStall | Self::SlowApp)
     }
 
+    /// Whether it is a guess where bytes cannot be read.
+    pub(crate) fn needs_protocol(self) -> bool {
+        self.is_of_end_host() || self == Self::KeepaliveRace
+    }
+
     /// Whether it comes from clients and shows in the servers behind as well.
     pub(super) fn is_of_clients(self) -> bool {
         matches!(self, Self::UpstreamNetworkJitter | Self::SenderBursts | Self::ClientReader)
@@ -145,7 +150,32 @@ pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
         connection_rules::slow_body,
         nothing_seen,
     ];
-    rules.iter().find_map(|rule| rule(case)).unwrap_or_else(|| smooth(case))
+    let mut outcomes = rules.iter().filter_map(|rule| rule(case));
+    match case.framing {
+        RequestFraming::Turns => without_guesses(case, outcomes),
+        _ => outcomes.next().unwrap_or_else(|| smooth(case)),
+    }
+}
+
+/// The first outcome that needs no knowledge of the protocol. Who waits for whom, and whether the last
+/// bytes are a request or a farewell, is a guess where bytes cannot be read: a verdict that rests on
+/// it becomes "cannot tell", unless a later rule holds by TCP alone.
+fn without_guesses(
+    case: &JudgeInput<'_>,
+    outcomes: impl Iterator<Item = (DelayVerdict, String)>,
+) -> (DelayVerdict, String) {
+    let mut doubtful = None;
+    for (verdict, why) in outcomes {
+        match verdict {
+            DelayVerdict::Unknown => doubtful = doubtful.or(Some((verdict, why))),
+            _ if verdict.needs_protocol() => {
+                let why = format!("cannot tell, since the protocol is not read: {why}");
+                doubtful = doubtful.or(Some((DelayVerdict::Unknown, why)));
+            }
+            _ => return (verdict, why),
+        }
+    }
+    doubtful.unwrap_or_else(|| smooth(case))
 }
 
 /// Without the other direction there are no answers, and no answer to a SYN either.
@@ -403,11 +433,19 @@ fn doubt(case: &JudgeInput<'_>, slow: &[&UrlReport]) -> Option<&'static str> {
                  WebSocket look alike",
             )
         }
+        RequestFraming::Messages if are_streams(slow) => Some(
+            "most of its responses are streams: the first message is late when nothing happens",
+        ),
         RequestFraming::Messages if is_long && are_polls(case.urls, slow) => {
             Some("it hardly ever answers fast while others do: a long poll looks alike")
         }
         RequestFraming::Records | RequestFraming::Messages => None,
     }
+}
+
+/// Whether most responses of all slow URLs are streams.
+fn are_streams(slow: &[&UrlReport]) -> bool {
+    slow.iter().all(|url| 2 * url.streams >= url.requests)
 }
 
 /// Whether all slow URLs are slow always, and another one is fast.
@@ -436,8 +474,9 @@ fn failing(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
     // What ends without an answer may want none where the protocol is not read.
     let is_read = case.framing != RequestFraming::Turns;
-    let dropped = (e.unanswered_ratio - e.unfinished_ratio).max(0.0) * f64::from(u8::from(is_read));
-    let failed = e.error_ratio + dropped + e.truncated_ratio;
+    let if_read = f64::from(u8::from(is_read));
+    let dropped = (e.unanswered_ratio - e.unfinished_ratio).max(0.0) * if_read;
+    let failed = e.error_ratio + dropped + e.truncated_ratio * if_read;
     (failed >= limit::FAILED_RATIO_MIN && case.requests > 0).then(|| {
         let what = if case.is_database { "with an error" } else { "with status 5xx" };
         let why = format!(
@@ -505,6 +544,14 @@ fn smooth(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
     let e = case.evidence;
     if let Some(missing) = missing_share(e) {
         return (DelayVerdict::Unknown, format!("cannot tell: {missing}"));
+    }
+    if case.framing == RequestFraming::Turns && e.think_ms_p95 >= limit::SLOW_MS_MIN {
+        let why = format!(
+            "cannot tell, since the protocol is not read: the server is silent for {} (p95) after the \
+             client's bytes, which may be its work or a wait for news",
+            time(e.think_ms_p95)
+        );
+        return (DelayVerdict::Unknown, why);
     }
     // A single request lost before the tap and retransmitted looks like a late client.
     let unknown = if e.loss_before_ratio < 0.0 {

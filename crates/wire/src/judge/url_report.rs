@@ -9,6 +9,8 @@ pub struct UrlReport {
     pub requests: u64,
     /// Responses with status 5xx.
     pub errors_5xx: u64,
+    /// Responses that are streams of events or of messages.
+    pub streams: u64,
     /// 25th percentile of the think time: the fast case.
     pub think_ms_p25: f64,
     /// Median of the think time.

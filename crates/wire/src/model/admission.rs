@@ -10,6 +10,7 @@ use super::{
     DISORDER_NS, FILLED_SLICES_MAX, LATEST_NS, ModelOptions, SERVERS_MAX, SHARDS, SLICES_MAX,
 };
 use crate::http::{is_request_start, is_response_start, proxy_header};
+use crate::http2::is_preface;
 use weir_capture::packet::{Endpoint, Flags, Packet};
 use weir_capture::{SkipCounts, SkipReason};
 
@@ -212,8 +213,9 @@ impl Admission {
     }
 
     fn rank(&self, end: Endpoint) -> u8 {
-        const KNOWN: [u16; 14] =
-            [80, 443, 8080, 8000, 8443, 8081, 3000, 5000, 9000, 9200, 3306, 5432, 6379, 27017];
+        const KNOWN: [u16; 15] = [
+            80, 443, 8080, 8000, 8443, 8081, 3000, 5000, 9000, 9200, 3306, 5432, 6379, 27017, 50051,
+        ];
         if self.options.ports.contains(&end.port) {
             3
         } else if self.answering.has(end.port) && self.servers.contains(&end) {
@@ -236,7 +238,7 @@ impl Admission {
         let header = proxy_header(packet.payload)
             .map_or(0, |header| header.proxy_bytes(packet.payload, packet.payload_length));
         let server = match packet.payload.get(header as usize..).unwrap_or_default() {
-            bytes if is_request_start(bytes) => packet.to,
+            bytes if is_request_start(bytes) || is_preface(bytes) => packet.to,
             bytes if is_response_start(bytes) => packet.from,
             [0x14..=0x17, 3, 0..=4, ..] if is_from_server => packet.from,
             [0x14..=0x17, 3, 0..=4, ..] => packet.to,

@@ -1,5 +1,6 @@
 //! Tracks TCP: processes one packet of one connection.
 
+use super::connection_times::is_long_pause;
 use super::event::{ClosedConnection, ShardEvent};
 use super::observed::ObservedConnection;
 use super::request_tracker;
@@ -17,9 +18,6 @@ const SYN_RETRY_NS: i64 = 800_000_000;
 const RETRANSMIT_NS: i64 = 150_000_000;
 /// A hole filled sooner was reordering; later than this and than a round trip it was a retransmit.
 const REORDERED_NS: i64 = 3_000_000;
-/// A pause within a response longer than this and two round trips means the server waits for its
-/// client.
-const CLIENT_WAIT_NS: i64 = 20_000_000;
 /// A server that resumes this soon after the client's acknowledgement had waited for it.
 const PROMPT_NS: i64 = 5_000_000;
 /// A reset this soon after a request was not caused by it.
@@ -316,15 +314,12 @@ fn payload(
     }
     let last_data_ts = connection.half(side).last_data_ts;
     let pause = packet.ts_ns - last_data_ts;
-    if side == Side::Server && last_data_ts != 0 && pause >= CLIENT_WAIT_NS {
-        let rtt = connection.client_rtt_us().map_or(0, |us| i64::from(us) * 1000);
-        if pause > 2 * rtt {
-            let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
-            let was_shut = connection.half(Side::Client).troubles().shut_count > 0;
-            let is_large = packet.payload_length >= SMALL_BYTES;
-            let is_of_client = was_answered && (is_large || was_shut);
-            request_tracker::note_pause(connection, context, is_of_client, pause);
-        }
+    if side == Side::Server && last_data_ts != 0 && is_long_pause(connection, pause) {
+        let was_answered = packet.ts_ns - previous_ts <= PROMPT_NS;
+        let was_shut = connection.half(Side::Client).troubles().shut_count > 0;
+        let is_large = packet.payload_length >= SMALL_BYTES;
+        let is_of_client = was_answered && (is_large || was_shut);
+        request_tracker::note_pause(connection, context, is_of_client, pause);
     }
     if !packet.is_sequence_known {
         let (ts, length) = (packet.ts_ns, packet.payload_length);

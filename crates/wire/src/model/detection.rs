@@ -7,6 +7,7 @@ use super::shard_context::ShardContext;
 use crate::database;
 use crate::flow::{Connection, Protocol, Side};
 use crate::http::{is_request_start, is_response_start, proxy_header};
+use crate::http2::{self, FirstFrames, Http2State};
 
 /// Detects the protocol from a packet with payload.
 #[inline]
@@ -46,8 +47,10 @@ fn detect(
     } else {
         None
     };
+    let frames = http2::recognise(bytes, length);
     let found = speaker
         .map(|speaker| (Protocol::Http, speaker))
+        .or_else(|| Some((Protocol::Http2, frames?.speaker(side, is_whole)?)))
         .or_else(|| database::recognise(bytes, length, connection.server().port, side));
     let may_tell = !bytes.is_empty() || (!context.hints.is_mute && skipped == 0);
     let has_known_port =
@@ -58,7 +61,14 @@ fn detect(
             if speaker != side {
                 flip(connection, context);
             }
+            if protocol == Protocol::Http2 {
+                let is_start = is_whole || frames == Some(FirstFrames::Preface);
+                let state = if is_start { Http2State::new() } else { Http2State::in_the_middle() };
+                connection.http2 = Some(state);
+            }
         }
+        // In the middle, either side may send these.
+        None if !is_whole && frames.is_some() => {}
         None if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) => connection.protocol = Protocol::Tls,
         // Mid-stream, this may be part of a body; without payload it stays unknown.
         None if !is_whole && may_tell && has_known_port => {}
@@ -103,5 +113,5 @@ fn flip(connection: &mut Connection, context: &mut ShardContext) {
 fn is_http_port(connection: &Connection, context: &ShardContext, side: Side) -> bool {
     let [of_sender, of_receiver] = context.hints.is_readable;
     (if side == Side::Server { of_sender } else { of_receiver })
-        || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000)
+        || matches!(connection.server().port, 80 | 8080 | 8000 | 8081 | 3000 | 5000 | 50_051)
 }

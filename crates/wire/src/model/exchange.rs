@@ -24,7 +24,7 @@ pub(crate) struct Exchange {
     pub(crate) response_retransmits: u16,
     pub(crate) spurious: u16,
     pub(crate) interim: u16,
-    /// Database error code; zeros for none.
+    /// Error code of a database, or status of gRPC; zeros for none.
     pub(crate) error: [u8; 12],
     /// Message kinds of a multi-message request, one bit each.
     pub(crate) parts: u8,
@@ -34,10 +34,22 @@ pub(crate) struct Exchange {
     pub(crate) is_cut: bool,
     /// The response is a stream of events, which pauses because nothing happens.
     pub(crate) is_stream: bool,
+    /// The error is the client's own: no failure of the server.
+    pub(crate) is_client_error: bool,
+    /// The response does not wait for the request alone: it began before the request was over, or
+    /// comes when something happens. It has no think time.
+    pub(crate) has_own_pace: bool,
     /// The server closed within the response.
     pub(crate) is_truncated: bool,
     /// All of the answer so far may be session tickets of TLS 1.3.
     pub(crate) is_ticket: bool,
+}
+
+impl Exchange {
+    /// Whether the response is an error of the server.
+    pub(crate) fn is_failure(&self) -> bool {
+        (500..600).contains(&self.status) || (self.error[0] != 0 && !self.is_client_error)
+    }
 }
 
 /// Text of the request line and headers; kept only when rows are wanted.

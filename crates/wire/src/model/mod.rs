@@ -19,6 +19,7 @@
 //! beyond it.
 
 mod admission;
+mod connection_times;
 mod connection_tracker;
 mod copies;
 mod detection;
@@ -29,11 +30,13 @@ mod exchange;
 mod observed;
 mod output;
 mod pair;
+mod request_events;
 mod request_tracker;
 mod sequencer;
 mod shard;
 mod shard_context;
 mod slice;
+mod streams;
 mod tier;
 mod turns;
 mod urls;
@@ -262,6 +265,11 @@ impl Model {
 
 /// Other threads read the payload in the reader's buffer.
 impl PacketSink for Model {
+    #[inline]
+    fn packet(&mut self, packet: &Packet<'_>) {
+        self.take(packet, None);
+    }
+
     #[inline]
     fn packet_in(&mut self, packet: &Packet<'_>, buffer: &Arc<Vec<u8>>) {
         self.take(packet, Some(buffer));

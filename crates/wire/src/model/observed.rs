@@ -83,7 +83,7 @@ pub struct ObservedRequest<'a> {
     pub template: &'a str,
     /// Status code, if readable.
     pub status: Option<u16>,
-    /// Database error code; empty for none.
+    /// Error code of a database, or status of gRPC; empty for none.
     pub error: &'a str,
     /// First and last byte of the request.
     pub asked: [i64; 2],

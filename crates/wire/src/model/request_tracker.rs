@@ -5,17 +5,14 @@
 
 use weir_capture::SequenceNumber;
 
-use super::event::{CompletedRequest, RequestDetails, ShardEvent};
 use super::exchange::RequestText;
 use super::observed::RequestEnd;
+use super::request_events::{self, WaitingRequest, complete};
 use super::shard_context::ShardContext;
-use super::{turns, urls};
+use super::{streams, turns, urls};
 use crate::database::{self, MessageSink};
 use crate::flow::{Connection, NONE, Protocol, Side};
 use crate::http::{BodyFraming, Framer, HttpSink, RequestHead, ResponseHead};
-
-/// Without a measured round trip, a request this soon after the server's FIN has crossed it.
-const CROSSING_NS: i64 = 50_000_000;
 
 /// Processes the next in-order bytes of a direction: `length` on the wire, of which `bytes` were
 /// captured.
@@ -36,6 +33,9 @@ pub(super) fn bytes(
     if length == 0 {
         return;
     }
+    if protocol == Protocol::Http2 {
+        return streams::bytes(connection, context, side, ts, bytes, length);
+    }
     if protocol != Protocol::Http && !protocol.is_database() {
         return turns::bytes(connection, context, side, ts, bytes, length);
     }
@@ -43,13 +43,18 @@ pub(super) fn bytes(
     // Reading may change the other direction's framer, never this one's.
     let (mut framer, mut partial) = (half.framer, half.partial.take());
     let mut tracker = RequestTracker { connection, context, side, ts, end_seq, is_interim: false };
-    if protocol == Protocol::Http {
-        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut tracker);
+    let unread = if protocol == Protocol::Http {
+        framer.feed(&mut partial, side == Side::Client, bytes, length, &mut tracker)
     } else {
         database::feed(protocol, side, &mut framer, &mut partial, bytes, length, &mut tracker);
-    }
+        0
+    };
     let half = connection.half(side);
     (half.framer, half.partial) = (framer, partial);
+    if unread > 0 && connection.protocol == Protocol::Http2 {
+        let bytes = bytes.get((length - unread) as usize..).unwrap_or_default();
+        streams::bytes(connection, context, side, ts, bytes, unread);
+    }
 }
 
 /// Skips `length` bytes that the capture misses (they were on the wire).
@@ -62,6 +67,10 @@ pub(super) fn gap(
     let tier = connection.tier;
     context.tier_mut(tier).missed_by_tap += 1;
     context.now(tier).missed_by_tap += 1;
+    if connection.protocol == Protocol::Http2 {
+        let ts = connection.half(side).last_data_ts;
+        return streams::bytes(connection, context, side, ts, &[], length);
+    }
     if connection.protocol != Protocol::Http && !connection.protocol.is_database() {
         if let Framer::Record(records) = &mut connection.half(side).framer {
             records.skip(length);
@@ -107,11 +116,14 @@ pub(super) fn note_spurious(connection: &Connection, context: &mut ShardContext)
 /// Adds a pause of the server within a response, which ended with the client's window update or by
 /// itself.
 pub(super) fn note_pause(
-    connection: &Connection,
+    connection: &mut Connection,
     context: &mut ShardContext,
     is_of_client: bool,
     ns: i64,
 ) {
+    if let Some(state) = &mut connection.http2 {
+        state.is_client_pause = is_of_client;
+    }
     if connection.current != NONE {
         let exchange = context.pool.get(connection.current);
         if exchange.answered[0] != 0 {
@@ -125,22 +137,12 @@ pub(super) fn note_pause(
     }
 }
 
-/// A request that waits for its response.
-pub(super) struct WaitingRequest {
-    /// Time of its last byte.
-    pub(super) asked: i64,
-    /// Position in its connection.
-    pub(super) order: u32,
-    /// Whether the server has acknowledged a part of it: its socket was open.
-    pub(super) is_received: bool,
-}
-
 pub(super) fn waiting(
     connection: &Connection,
     context: &mut ShardContext,
 ) -> Option<WaitingRequest> {
     if connection.current == NONE {
-        return None;
+        return streams::waiting(connection, context);
     }
     let exchange = context.pool.get(connection.current);
     let is_only = connection.current == connection.newest;
@@ -176,6 +178,7 @@ pub(super) fn give_up_unseen(connection: &mut Connection, context: &mut ShardCon
         give_up_oldest(connection, context, Some(ts));
     }
     connection.newest = NONE;
+    streams::forget_server(connection, context, ts);
     let half = connection.half(Side::Server);
     half.catch_up();
     half.partial = None;
@@ -209,10 +212,8 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
         let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
         complete(connection, context, slot, RequestEnd::Ok, None);
     }
-    let is_broken_off = matches!(
-        (connection.fin_by, connection.rst_by),
-        (Some(Side::Server), _) | (None, Some(Side::Server))
-    ) && !connection.half(Side::Server).is_ahead_of_tap();
+    let is_broken_off = connection.is_broken_off();
+    streams::finish(connection, context, is_end);
     while connection.current != NONE {
         let slot = connection.current;
         let exchange = context.pool.get(slot);
@@ -262,31 +263,13 @@ impl RequestTracker<'_> {
             self.end_response();
         }
         let Self { connection, context, ts, .. } = self;
-        connection.requests += 1;
-        let slot = context.pool.take();
-        let exchange = context.pool.get(slot);
-        exchange.asked = [*ts; 2];
-        exchange.order = connection.requests;
-        exchange.tier = connection.tier;
+        let slot = request_events::begin(connection, context, *ts);
         if connection.current == NONE {
             connection.current = slot;
         } else {
             context.pool.get(connection.newest).next = slot;
         }
         connection.newest = slot;
-        context.emit(ShardEvent::Begin { slot, tier: connection.tier, ts: *ts });
-        if let Some(fin_ts) = connection.server_fin_ts() {
-            connection.late_requests = connection.late_requests.saturating_add(1);
-            let number = context.slice_of(*ts);
-            let part = &mut context.parts[usize::from(connection.tier)];
-            part.transport.after_fin += 1;
-            let rtt = connection.client_rtt_us().map(|us| i64::from(us) * 1000);
-            if *ts - fin_ts < rtt.map_or(CROSSING_NS, |rtt| rtt + rtt / 4 + 1_000_000) {
-                part.transport.races += 1;
-                part.recent.at(number).races += 1;
-                connection.has_raced = true;
-            }
-        }
     }
 
     /// Adds a request hidden by the snap length (pipelined in a client segment) when its response
@@ -311,35 +294,17 @@ impl RequestTracker<'_> {
         let Self { connection, context, end_seq, .. } = self;
         let exchange = context.pool.get(slot);
         exchange.end_seq = *end_seq;
-        let (next, answered) = (exchange.next, exchange.answered);
-        let think_ns = answered[0] - exchange.asked[1];
+        let next = exchange.next;
         if connection.newest == slot {
             connection.newest = NONE;
         }
         connection.current = next;
-        context.emit(ShardEvent::Answered { slot, answered, think_ns });
-        let before = std::mem::replace(&mut connection.unacknowledged, slot);
-        if before != NONE {
-            complete(connection, context, before, RequestEnd::Ok, None);
-        }
+        request_events::answer(connection, context, slot);
     }
 
     fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
         let Self { connection, context, .. } = self;
-        let path = urls::path(target);
-        let text = &mut context.out.text;
-        let from = text.len();
-        text.extend_from_slice(path);
-        let path_at = (offset_of(from), offset_of(text.len()));
-        context.out.details.push(RequestDetails {
-            slot: connection.newest,
-            path: path_at,
-            hash: urls::hash(path),
-            keys,
-            client: connection.client().address,
-            server: connection.server().address,
-        });
-        context.emit(ShardEvent::Details);
+        request_events::describe(connection, context, connection.newest, target, keys);
     }
 }
 
@@ -412,6 +377,10 @@ impl HttpSink for RequestTracker<'_> {
             exchange.is_cut |= is_cut;
         }
         match head.status {
+            101 if head.is_h2c => {
+                streams::upgrade(self.connection, self.context);
+                BodyFraming::Opaque
+            }
             101 => {
                 self.connection.half(Side::Client).framer = Framer::Opaque;
                 self.end_response();
@@ -509,6 +478,7 @@ impl MessageSink for RequestTracker<'_> {
         let wants_text = self.context.wants_rows;
         // A server that answers half a command has already ended its request.
         let Some(exchange) = self.newest() else { return };
+        exchange.has_own_pace = database::waits_for_news(name);
         if wants_text {
             let method = String::from_utf8_lossy(name).into_owned();
             exchange.text = Some(Box::new(RequestText { method, ..RequestText::default() }));
@@ -563,10 +533,6 @@ impl MessageSink for RequestTracker<'_> {
     }
 }
 
-fn offset_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
-}
-
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -579,11 +545,10 @@ fn give_up_oldest(
 ) {
     let slot = connection.current;
     let exchange = context.pool.get(slot);
-    let (is_answered, answered) = (exchange.answered[0] != 0, exchange.answered);
-    let think_ns = answered[0] - exchange.asked[1];
+    let is_answered = exchange.answered[0] != 0;
     connection.current = exchange.next;
     if is_answered {
-        context.emit(ShardEvent::Answered { slot, answered, think_ns });
+        request_events::report_answer(context, slot);
     }
     let end = if is_answered { RequestEnd::Ok } else { RequestEnd::Unseen };
     complete(connection, context, slot, end, acknowledged);
@@ -594,25 +559,4 @@ fn cut_target(target: &[u8]) -> &[u8] {
     let end = target.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let has_query = target.contains(&b'?');
     if has_query { target } else { &target[..end] }
-}
-
-/// Completes an exchange: the sequencer counts it and emits its row.
-fn complete(
-    connection: &Connection,
-    context: &mut ShardContext,
-    slot: u32,
-    end: RequestEnd,
-    acknowledged: Option<i64>,
-) {
-    let exchange = context.pool.give_back(slot);
-    context.out.completed.push(CompletedRequest {
-        slot,
-        connection: context.slot,
-        exchange,
-        ends: context.wants_rows.then(|| Box::new([connection.client(), connection.server()])),
-        protocol: connection.protocol,
-        end,
-        acknowledged,
-    });
-    context.emit(ShardEvent::Completed);
 }

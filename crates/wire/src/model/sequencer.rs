@@ -11,7 +11,7 @@ use super::exchange::{Exchange, RequestText};
 use super::observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, WireTier};
 use super::pair::{OpenRequest, PairKey, RequestPairs};
 use super::shard::Shard;
-use super::slice::{RequestTimes, SLOW_US, TimeSlice};
+use super::slice::{RequestTimes, TimeSlice};
 use super::tier::Tier;
 use super::urls::{OTHER, UrlTable};
 use super::{SHARDS, SliceGrid, TIERS_MAX};
@@ -332,15 +332,18 @@ impl Sequencer {
         if first == 0 {
             return;
         }
+        let think = micros(first - sent);
         let times = RequestTimes {
-            think: micros(first - sent),
+            think: (!exchange.has_own_pace).then_some(think),
             transfer: micros(last - first),
             total: micros(last - asked),
         };
-        let RequestTimes { think, transfer, total } = times;
-        let is_error = (500..600).contains(&exchange.status) || exchange.error[0] != 0;
+        let RequestTimes { transfer, total, .. } = times;
+        let is_error = exchange.is_failure();
         tier.errors_5xx += u64::from(is_error);
-        tier.add_think(think, exchange.order == 1, record.server);
+        if let Some(think) = times.think {
+            tier.add_think(think, exchange.order == 1, record.server);
+        }
         if !exchange.is_stream {
             tier.transfer.add(transfer);
             tier.client_wait_us += micros(exchange.client_wait_ns);
@@ -359,14 +362,15 @@ impl Sequencer {
         }
         let url = tier.urls.entry(record.url).or_default();
         url.requests += 1;
-        let place = if exchange.order == 1 { &mut url.first } else { &mut url.later };
-        *place = [place[0] + 1, place[1] + u64::from(think >= SLOW_US)];
+        url.streams += u64::from(exchange.is_stream);
         url.errors_5xx += u64::from(is_error);
-        url.think.add(think);
         url.total.add(total);
         let slice = tier.slices.at(began);
         slice.time(times);
-        slice.think_of(exchange.order == 1, think);
+        if let Some(think) = times.think {
+            url.add_think(think, exchange.order == 1);
+            slice.think_of(exchange.order == 1, think);
+        }
         slice.has_late |= asked < grid.start_ns;
         let slice = tier.slices.at(ended);
         slice.completions += 1;

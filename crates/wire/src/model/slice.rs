@@ -81,7 +81,8 @@ pub(crate) struct SliceQuantiles {
 /// Durations of one request, in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestTimes {
-    pub(crate) think: u64,
+    /// `None` when the response did not wait for the request.
+    pub(crate) think: Option<u64>,
     pub(crate) transfer: u64,
     pub(crate) total: u64,
 }
@@ -111,7 +112,9 @@ impl TimeSlice {
             self.sum_of_squares += (total as f64).powi(2);
         }
         if self.sealed.is_none() {
-            self.think.add(think);
+            if let Some(think) = think {
+                self.think.add(think);
+            }
             self.transfer.add(transfer);
             self.total.add(total);
         }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
 use rustc_hash::FxHasher;
 
+use super::slice::SLOW_US;
 use crate::histogram::CoarseHistogram;
 use crate::http::template;
 
@@ -85,10 +86,20 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,
     pub(crate) errors_5xx: u64,
+    /// Responses that come while something happens.
+    pub(crate) streams: u64,
     /// First requests of connections, and the slow ones among them.
     pub(crate) first: [u64; 2],
     /// Later requests, and the slow ones among them.
     pub(crate) later: [u64; 2],
     pub(crate) think: CoarseHistogram,
     pub(crate) total: CoarseHistogram,
+}
+
+impl UrlStats {
+    pub(crate) fn add_think(&mut self, think_us: u64, is_first: bool) {
+        let place = if is_first { &mut self.first } else { &mut self.later };
+        *place = [place[0] + 1, place[1] + u64::from(think_us >= SLOW_US)];
+        self.think.add(think_us);
+    }
 }

@@ -66,6 +66,15 @@ fn talks() -> Vec<ConversationScript> {
             said(false, b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
             said(true, b"HTTP/1.1 101 Switching Protocols\r\n\r\n\x81\x02hi"),
         ]),
+        (50051, vec![
+            said(false, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\x08\
+                \0\0\x07\x01\x04\0\0\0\x01\x83\x86\x44\x03/ab\0\0\x05\0\x01\0\0\0\x01hello"),
+            said(true, b"\0\0\0\x04\0\0\0\0\0\0\0\x07\x01\x04\0\0\0\x01\x88\x5f\x04abcd\
+                \0\0\x08\0\0\0\0\0\x01\0\0\0\0\x03abc"),
+            said(false, b"\0\0\x04\x08\0\0\0\0\x01\0\0\x01\0\0\0\x02\x01\x05\0\0\0\x03\x82\x84"),
+            said(true, b"\0\0\x10\x01\x05\0\0\0\x01\x40\x0bgrpc-status\x0214\0\0\x04\x03\0\0\0\0\x03\0\0\0\x07\
+                \0\0\x08\x07\0\0\0\0\0\0\0\0\x03\0\0\0\0"),
+        ]),
         (443, vec![
             said(false, b"\x16\x03\x01\0\x04\x01\0\0\0"),
             said(true, b"\x16\x03\x03\0\x04\x02\0\0\0\x17\x03\x03\0\x01x"),

@@ -1,11 +1,13 @@
 //! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
 mod copies;
+mod http2;
 mod limits;
 mod live;
 mod protocols;
 mod requests;
 mod taps;
+mod unread;
 mod verdicts;
 mod whose_fault;
 

@@ -11,7 +11,7 @@ use super::TextSkip;
 use super::cursor::Cursor;
 use super::segment::addresses;
 use super::sequence::ConversationSlot;
-use weir_capture::packet::Endpoint;
+use crate::packet::Endpoint;
 
 /// Words of eight bytes per text: IPv4 has at most 46 bytes, and IPv6 is often shorter.
 const EIGHTS: usize = 6;

@@ -45,7 +45,7 @@ fn shown(packet: &Packet<'_>) -> String {
     if let Some(id) = packet.ip_id {
         out += &format!(" id {id}");
     }
-    if packet.interface > 0 || packet.direction != weir_capture::packet::Direction::Unknown {
+    if packet.interface > 0 || packet.direction != crate::packet::Direction::Unknown {
         out += &format!(" interface {} {:?}", packet.interface, packet.direction);
     }
     if !packet.payload.is_empty() {
@@ -54,7 +54,7 @@ fn shown(packet: &Packet<'_>) -> String {
     out
 }
 
-use weir_capture::packet::Timestamps;
+use crate::packet::Timestamps;
 
 #[track_caller]
 fn check(text: &str, expect: Expect) {

@@ -20,8 +20,8 @@ use rustc_hash::FxSeededState;
 use super::CompatError;
 use super::line::{self, TcpdumpLine};
 use super::number::{self, FixedFormat, SIX_DECIMALS};
+use crate::packet::Packet;
 use crate::text::{LocalMinute, MINUTE, Zone};
-use weir_capture::packet::Packet;
 
 /// Sessions kept at once, one per client address and port: about 3 GiB. The old tool was limited by
 /// memory only.

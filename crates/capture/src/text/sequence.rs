@@ -15,7 +15,7 @@
 use hashbrown::HashMap;
 use rustc_hash::FxSeededState;
 
-use weir_capture::packet::{Endpoint, Flags};
+use crate::packet::{Endpoint, Flags};
 
 /// Conversations remembered at once, 100 bytes each. Packets of others have no sequence numbers.
 pub(super) const CONVERSATIONS_MAX: usize = 4 << 20;

@@ -16,8 +16,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clock::MINUTE;
-pub use clock::{LocalMinute, Zone};
+pub use clock::{LocalMinute, MINUTE, Zone};
 pub use lines::{LINE_BYTES_MAX, LineReader};
 
 use clock::{NoTime, StampClock};
@@ -27,11 +26,8 @@ use link::LineHead;
 use segment::TextSegment;
 use sequence::{SequenceTable, WireNumbers};
 
-use crate::model::Model;
-use weir_capture::CaptureInput;
-use weir_capture::SequenceNumber;
-use weir_capture::packet::{Flags, Packet, SackBlock};
-use weir_capture::{SkipCounts, SkipReason};
+use crate::packet::{Flags, Packet, SackBlock};
+use crate::{CaptureInput, PacketSink, SequenceNumber, SkipCounts, SkipReason};
 
 /// Lines processed before control returns to the caller.
 const LINES_AT_ONCE: usize = 10_000;
@@ -170,7 +166,7 @@ impl TextReader {
         }
     }
 
-    /// Reads some lines, passes their packets to the model and returns the number of packets;
+    /// Reads some lines, passes their packets to `sink` and returns the number of packets;
     /// `None` at the end.
     ///
     /// # Errors
@@ -178,7 +174,7 @@ impl TextReader {
     pub fn feed(
         &mut self,
         lines: &mut LineReader<CaptureInput>,
-        model: &mut Model,
+        sink: &mut impl PacketSink,
     ) -> std::io::Result<Option<u64>> {
         let mut packets = 0;
         for _ in 0..LINES_AT_ONCE {
@@ -186,7 +182,7 @@ impl TextReader {
                 return Ok((packets > 0).then_some(packets));
             };
             self.take(line, &mut |packet| {
-                model.packet(packet);
+                sink.packet(packet);
                 packets += 1;
             });
         }

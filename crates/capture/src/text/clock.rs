@@ -26,7 +26,7 @@ pub struct LocalMinute {
 pub type Zone = Box<dyn Fn(LocalMinute) -> Option<i64> + Send>;
 
 /// Bytes of `YYYY-MM-DD HH:MM`.
-pub(crate) const MINUTE: usize = 16;
+pub const MINUTE: usize = 16;
 
 /// Digits of the seconds since 1970, from 2001 to 2286.
 const SECOND: usize = 10;
@@ -36,7 +36,7 @@ const DAY_NS: i64 = 86_400 * SECOND_NS;
 
 impl LocalMinute {
     /// Converts text with digits in the right places.
-    pub(crate) fn of(text: &[u8; MINUTE]) -> Self {
+    pub fn of(text: &[u8; MINUTE]) -> Self {
         let [century, year, month, day, hour, minute] = [0, 2, 5, 8, 11, 14].map(|at| {
             (text[at].wrapping_sub(b'0') % 10) * 10 + text[at + 1].wrapping_sub(b'0') % 10
         });
@@ -44,7 +44,7 @@ impl LocalMinute {
     }
 
     /// Whether `text` has digits and separators in the right places.
-    pub(crate) fn is_shape(text: &[u8; MINUTE]) -> bool {
+    pub fn is_shape(text: &[u8; MINUTE]) -> bool {
         text.iter().zip(b"0000-00-00 00:00").all(|(byte, shape)| match shape {
             b'0' => byte.is_ascii_digit(),
             _ => byte == shape,

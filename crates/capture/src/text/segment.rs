@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::cursor::Cursor;
 use super::sequence::PrintedNumbers;
 use super::{TextSkip, port_name};
-use weir_capture::packet::{Endpoint, Flags, Timestamps};
+use crate::packet::{Endpoint, Flags, Timestamps};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextSegment<'a> {

@@ -14,7 +14,7 @@
 
 use super::cursor::Cursor;
 use super::{InterfaceNames, TextSkip};
-use weir_capture::packet::Direction;
+use crate::packet::Direction;
 
 /// Skipped fields of nested VLAN tags.
 const TAG_FIELDS_MAX: usize = 32;
