@@ -166,12 +166,20 @@ fn host(word: &str) -> Option<&str> {
     let fits = (1..=255).contains(&name.len())
         && may_be_address
         && !name.starts_with('%')
+        && !is_level(name)
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
         && (inner.is_none() || name.contains(':'));
     fits.then_some(if name == "-" { "" } else { name })
 }
 
-/// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3).
+/// Whether a word is a severity in capitals, which many loggers write behind the time.
+fn is_level(word: &str) -> bool {
+    let is_loud = word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_loud && crate::severity::of_word(word).is_some()
+}
+
+/// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3); a message of RFC 5424 that was written in the older form
+/// may have `tag[pid] `.
 struct TagParts<'a> {
     program: &'a str,
     process: &'a str,
@@ -186,7 +194,19 @@ impl<'a> TagParts<'a> {
 }
 
 fn tag(text: &str) -> Option<TagParts<'_>> {
-    let (tag, message) = text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?;
+    let (word, behind) = text::word(text);
+    let has_process = word.strip_suffix(']').and_then(|word| word.split_once('[')).is_some_and(
+        |(name, process)| {
+            !name.is_empty()
+                && !process.is_empty()
+                && process.bytes().all(|byte| byte.is_ascii_digit())
+        },
+    );
+    let (tag, message) = if has_process {
+        (word, behind)
+    } else {
+        text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?
+    };
     let (program, process) = match tag.strip_suffix(']').and_then(|tag| tag.split_once('[')) {
         Some((program, process)) => (program, process),
         None => (tag, ""),

@@ -43,10 +43,8 @@ fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<
     if record.log.process_id.is_none() {
         record.attr(["syslog_process_id", header.process]);
     }
-    if !header.is_modern {
-        return Some(header.message);
-    }
-    let message = structured_data(header.message, record);
+    let message =
+        if header.is_modern { structured_data(header.message, record) } else { header.message };
     Some(message.strip_prefix('\u{feff}').unwrap_or(message))
 }
 
