@@ -91,6 +91,7 @@ impl AutoFormat {
     fn read_entry<'a>(&mut self, entry: Envelope<'a>, record: &mut Record<'a>) -> RowKind {
         if entry.text.trim_ascii().is_empty() {
             entry.restore(record);
+            record.is_blank = true;
             return RowKind::Log;
         }
         let outer = record.taken_for;

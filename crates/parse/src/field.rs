@@ -155,6 +155,7 @@ pub(crate) fn of_key(key: &str) -> Field {
     match key {
         "@timestamp"
         | "timestamp"
+        | "Timestamp"
         | "time"
         | "ts"
         | "datetime"
@@ -200,11 +201,12 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
-        "message" | "msg" | "body" | "Body" | "@m" | "@message" | "record.message" => {
+        "message" | "msg" | "body" | "Body" | "@m" | "@message" | "record.message"
+        | "RenderedMessage" | "Message" => {
             Field::Message
         }
-        "log" | "event" | "error" | "@mt" => Field::MessageOtherwise,
-        "level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
+        "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
+        "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
         | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name"
         | "@fields.level" | "record.level.name" => Field::Severity,
         "service" | "service.name" | "service_name" | "program" | "app" | "application"

@@ -89,7 +89,7 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
         return Some(severity);
     }
     let words = text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
-    words.take(FRONT_WORDS).find_map(level_of)
+    words.take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text))
 }
 
 /// The level that a word in lower case with a colon is: winston's `error:`, .NET's `fail:`.
@@ -108,7 +108,7 @@ fn bare(word: &str) -> &str {
 }
 
 /// The severity of a word in brackets or capitals, also before or behind other parts of it:
-/// `WARNING:root:text`, `WARN[0012]`, `ERROR/MainProcess]`, `app.ERROR:`.
+/// `WARNING:root:text`, `[7]INFO:app:text`, `WARN[0012]`, `ERROR/MainProcess]`, `app.ERROR:`.
 fn level_of(word: &str) -> Option<&'static str> {
     let bare = bare(word);
     let is_bracketed = (word.starts_with('[') && word.ends_with(']'))
@@ -116,9 +116,28 @@ fn level_of(word: &str) -> Option<&'static str> {
     if is_bracketed && bare.len() >= 3 && bare.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return severity::of_word(bare);
     }
-    let before = bare.split([':', '/', '[', '(']).next().unwrap_or_default();
+    let parts = bare.split([':', '/', '[', ']', '(']).take(2);
     let channel = word.strip_suffix(':').and_then(|name| name.rsplit_once('.'));
-    [Some(before), channel.map(|(_, level)| level)].into_iter().flatten().find_map(capitals)
+    parts.chain(channel.map(|(_, level)| level)).find_map(capitals)
+}
+
+/// The letter of MongoDB before 4.4: `I CONTROL  [initandlisten] text`.
+fn severity_of_letter(text: &str) -> Option<&'static str> {
+    let mut words = text.split_ascii_whitespace();
+    let (level, component, context) = (words.next()?, words.next()?, words.next()?);
+    let is_component =
+        component.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_".contains(&byte));
+    if !is_component || !context.starts_with('[') {
+        return None;
+    }
+    match level {
+        "F" => Some("critical"),
+        "E" => Some("error"),
+        "W" => Some("warn"),
+        "I" => Some("info"),
+        "D" | "D1" | "D2" | "D3" | "D4" | "D5" => Some("debug"),
+        _ => None,
+    }
 }
 
 fn capitals(word: &str) -> Option<&'static str> {

@@ -131,6 +131,9 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
             match host(word) {
                 Some(host) => {
                     header.host = host;
+                    let tagged = message.trim_start_matches(' ');
+                    let is_tagged = word_with_process(tagged).is_some();
+                    let message = if is_tagged { tagged } else { message };
                     message.strip_prefix(": ").unwrap_or(message)
                 }
                 None => behind,
@@ -193,19 +196,19 @@ impl<'a> TagParts<'a> {
     }
 }
 
-fn tag(text: &str) -> Option<TagParts<'_>> {
+/// `tag[7]` at the start of a text, and what follows it and its colon.
+fn word_with_process(text: &str) -> Option<(&str, &str)> {
     let (word, behind) = text::word(text);
-    let has_process = word.strip_suffix(']').and_then(|word| word.split_once('[')).is_some_and(
-        |(name, process)| {
-            !name.is_empty()
-                && !process.is_empty()
-                && process.bytes().all(|byte| byte.is_ascii_digit())
-        },
-    );
-    let (tag, message) = if has_process {
-        (word, behind)
-    } else {
-        text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?
+    let tag = word.strip_suffix(':').unwrap_or(word);
+    let (name, process) = tag.strip_suffix(']')?.split_once('[')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    (!name.is_empty() && is_number).then_some((tag, behind))
+}
+
+fn tag(text: &str) -> Option<TagParts<'_>> {
+    let (tag, message) = match word_with_process(text) {
+        Some(parts) => parts,
+        None => text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?,
     };
     let (program, process) = match tag.strip_suffix(']').and_then(|tag| tag.split_once('[')) {
         Some((program, process)) => (program, process),

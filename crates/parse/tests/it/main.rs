@@ -6,6 +6,7 @@ mod kinds;
 mod programs;
 mod public;
 mod recorded;
+mod reports;
 
 use std::collections::BTreeMap;
 
