@@ -59,11 +59,14 @@ fn default_paths_at(base: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((location.0.into(), location.1.into()))
 }
 
+/// Server root and configuration; without a default, paths are below the directory of the option
+/// `-f` until the configuration names its `ServerRoot`.
 fn configuration_of(process: &ServerProcess) -> Option<(PathBuf, PathBuf)> {
     let location = default_paths_at(&process.base);
     let server_root = process.option('d').map(PathBuf::from);
-    let server_root =
-        server_root.or_else(|| location.as_ref().map(|location| location.0.clone()))?;
+    let server_root = server_root
+        .or_else(|| location.as_ref().map(|location| location.0.clone()))
+        .or_else(|| Some(Path::new(process.option('f')?).parent()?.to_owned()))?;
     let configuration = match process.option('f') {
         Some(file) => server_root.join(file),
         None => location?.1,

@@ -3,7 +3,7 @@
 //!
 //! Source: the paths of Kubernetes' kubelet (`NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`, and
 //! `POD_NAMESPACE_CONTAINER-ID.log` for links), Docker's `config.v2.json`, Podman's
-//! `containers.json`. Attributes have OpenTelemetry's names, as other shippers send them. The
+//! `containers.json`, and the OCI bundles of pods' containers. Attributes have OpenTelemetry's names, as other shippers send them. The
 //! surprising thing: no name of a namespace, pod or container has an underscore, so paths can be
 //! split at it.
 
@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::container_bundle::{ContainerBundle, PodContainer};
 use crate::docker::{self, DockerContainer};
 
 /// Maximum labels of one container, and bytes of a name or a value.
@@ -34,17 +35,16 @@ const POD_LABELS: [(&str, &str); 4] = [
 pub fn container_attributes(path: &Path) -> Vec<(String, String)> {
     let names: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     let found = match names.as_slice() {
-        [.., "pods", pod, container, file] => pod_attributes([pod, container, file]),
-        [.., "containers", file] if file.ends_with(".log") => link_attributes(file),
+        [.., "pods", pod, container, file] => pod_attributes([pod, container, file])
+            .map(|found| with_bundle(path, [pod, container], found)),
+        [.., "containers", file] if file.ends_with(".log") => link_attributes(path, file),
         [.., "containers", id, file] if is_id(id) && file.starts_with(id) => {
             docker_attributes(path)
         }
         [.., "overlay-containers", id, "userdata", _] if is_id(id) => podman_attributes(path, id),
-        [.., "containers", namespace, id, file] if is_id(id) && file.starts_with(id) => Some(vec![
-            attribute("container.id", id),
-            attribute("container.runtime", "containerd"),
-            attribute("containerd.namespace", namespace),
-        ]),
+        [.., "containers", namespace, id, file] if is_id(id) && file.starts_with(id) => {
+            Some(nerdctl_attributes(path, [namespace, id]))
+        }
         _ => None,
     };
     found.unwrap_or_default()
@@ -80,20 +80,94 @@ fn pod_attributes([pod, container, file]: [&str; 3]) -> Option<Vec<(String, Stri
     Some(found)
 }
 
+/// The root of a log's path; `/` if the log is in a directory that the kubelet's configuration names.
+fn root_of<'a>(path: &'a Path, directory: &str) -> &'a Path {
+    let before = path.ancestors().find(|path| path.ends_with(directory));
+    let depth = Path::new(directory).iter().count();
+    before.and_then(|path| path.ancestors().nth(depth)).unwrap_or(Path::new("/"))
+}
+
+/// Adds what the bundle of a pod's container says. The id is that of the running container, so it
+/// belongs to the newest of the container's logs alone.
+fn with_bundle(
+    path: &Path,
+    [pod, container]: [&str; 2],
+    mut found: Vec<(String, String)>,
+) -> Vec<(String, String)> {
+    let mut parts = pod.split('_');
+    let (Some(namespace), Some(pod), Some(uid)) = (parts.next(), parts.next(), parts.next()) else {
+        return found;
+    };
+    let root = root_of(path, "var/log/pods");
+    let wanted = PodContainer { namespace, pod, uid, container };
+    if let Some(bundle) = ContainerBundle::of_pod(root, wanted) {
+        if is_newest(path) {
+            found.push(attribute("container.id", &bundle.id));
+        }
+        add_bundle(root, &bundle, &mut found);
+    }
+    found
+}
+
+fn add_bundle(root: &Path, bundle: &ContainerBundle, found: &mut Vec<(String, String)>) {
+    if let Some(image) = bundle.image() {
+        found.push(attribute("container.image.name", image));
+    }
+    found.push(attribute("container.runtime", bundle.runtime()));
+    let fits = bundle
+        .pod_labels(root)
+        .into_iter()
+        .filter(|(name, value)| name.len() <= LABEL_BYTES_MAX && value.len() <= LABEL_BYTES_MAX);
+    found.extend(
+        fits.take(LABELS_MAX).map(|(name, value)| (format!("k8s.pod.label.{name}"), value)),
+    );
+}
+
+/// Whether no log in the directory belongs to a later start of the container.
+fn is_newest(path: &Path) -> bool {
+    let Some(own) = restarts(path) else { return false };
+    let entries = path.parent().and_then(|directory| directory.read_dir().ok());
+    let others = entries.into_iter().flatten().flatten();
+    others.filter_map(|entry| restarts(&entry.path())).all(|other| other <= own)
+}
+
+/// Starts of a container before the one that writes a log: `3.log`, `3.log.20261120-120000.gz`.
+fn restarts(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.split('.').next()?.parse().ok()
+}
+
+fn nerdctl_attributes(path: &Path, [namespace, id]: [&str; 2]) -> Vec<(String, String)> {
+    let root = root_of(path, "var/lib/nerdctl");
+    let mut found = vec![attribute("container.id", id)];
+    if let Some(bundle) = ContainerBundle::of_id(root, (namespace, id))
+        && let Some(name) = bundle.name()
+    {
+        found.push(attribute("container.name", name));
+    }
+    found.push(attribute("container.runtime", "containerd"));
+    found.push(attribute("containerd.namespace", namespace));
+    found
+}
+
 /// `POD_NAMESPACE_CONTAINER-ID.log`.
-fn link_attributes(file: &str) -> Option<Vec<(String, String)>> {
+fn link_attributes(path: &Path, file: &str) -> Option<Vec<(String, String)>> {
     let (rest, id) = file.strip_suffix(".log")?.rsplit_once('-').filter(|(_, id)| is_id(id))?;
     let mut parts = rest.split('_');
     let (pod, namespace, container) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() {
         return None;
     }
-    Some(vec![
+    let mut found = vec![
         attribute("k8s.namespace.name", namespace),
         attribute("k8s.pod.name", pod),
         attribute("k8s.container.name", container),
         attribute("container.id", id),
-    ])
+    ];
+    let root = root_of(path, "var/log/containers");
+    if let Some(bundle) = ContainerBundle::of_id(root, ("k8s.io", id)) {
+        add_bundle(root, &bundle, &mut found);
+    }
+    Some(found)
 }
 
 fn docker_attributes(path: &Path) -> Option<Vec<(String, String)>> {

@@ -7,6 +7,9 @@
 
 mod apache;
 mod container;
+mod container_bundle;
+#[cfg(test)]
+mod container_bundle_tests;
 mod container_names;
 mod container_output;
 #[cfg(test)]

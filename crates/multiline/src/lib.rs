@@ -337,8 +337,11 @@ impl EventRule {
     }
 }
 
+/// Lines before a further exception of a trace; logback's `%rEx` begins with the innermost.
+const JAVA_CAUSES: [&[u8]; 3] = [b"Caused by: ", b"Suppressed: ", b"Wrapped by: "];
+
 fn java(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
-    if is_indented || line.starts_with(b"Caused by: ") || line.starts_with(b"Suppressed: ") {
+    if is_indented || JAVA_CAUSES.iter().any(|cause| line.starts_with(cause)) {
         event.is_trace = true;
         return true;
     }

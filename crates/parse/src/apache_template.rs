@@ -31,6 +31,15 @@ fn json_meaning(value: &str) -> Field {
             TemplatePart::Value { field: Field::Target, .. },
             TemplatePart::Value { field: Field::Query, .. },
         ] => Field::Target,
+        [
+            TemplatePart::Value { field: Field::Host | Field::ServerName, .. },
+            TemplatePart::Value { field: Field::Target, .. },
+        ]
+        | [
+            TemplatePart::Value { field: Field::Host | Field::ServerName, .. },
+            TemplatePart::Value { field: Field::Target, .. },
+            TemplatePart::Value { field: Field::Query, .. },
+        ] => Field::AuthorityTarget,
         _ => Field::Attr,
     }
 }

@@ -11,7 +11,10 @@ use crate::detectors::{is_json, read_known};
 use crate::format::{Format, JSON_ESCAPE, LineJoin, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
-use crate::{cri, docker, haproxy, json_message, log_text, syslog, syslog_record, zerolog};
+use crate::{
+    ansi, console_json, cri, docker, haproxy, json_message, log_text, syslog, syslog_record,
+    zerolog,
+};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "auto",
@@ -30,6 +33,7 @@ impl Format for AutoFormat {
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
+        let line = ansi::plain(line, record.arena);
         if !is_json(line.as_bytes()) {
             return self.read_text(line, record);
         }
@@ -57,6 +61,10 @@ impl AutoFormat {
         line: &'a str,
         record: &mut Record<'a>,
     ) -> Result<RowKind, LineFault> {
+        if let Some(json) = console_json::as_json(line, record) {
+            record.taken_for = "console_json";
+            return self.json.parse(json, record);
+        }
         if let Some(text) = cri::detect(line, record) {
             let entry = Envelope::take(text, record);
             record.taken_for = "cri";
@@ -83,9 +91,11 @@ impl AutoFormat {
     fn read_entry<'a>(&mut self, entry: Envelope<'a>, record: &mut Record<'a>) -> RowKind {
         if entry.text.trim_ascii().is_empty() {
             entry.restore(record);
+            record.is_blank = true;
             return RowKind::Log;
         }
         let outer = record.taken_for;
+        let entry = Envelope { text: ansi::plain(entry.text, record.arena), ..entry };
         let is_console = zerolog::is_likely(entry.text);
         let header = if is_console { None } else { syslog_record::detect(entry.text, record) };
         let kind = match header {

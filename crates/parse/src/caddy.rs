@@ -40,7 +40,8 @@ pub(crate) fn parse_json(record: &mut Record<'_>) -> RowKind {
 fn meaning(key: &str, is_direct: bool) -> Field {
     match key {
         "request.client_ip" => Field::ClientAddress,
-        "request.remote_ip" => Field::PeerAddress,
+        // Caddy before 2.5 writes the address with its port.
+        "request.remote_ip" | "request.remote_addr" => Field::PeerAddress,
         "request.remote_port" if is_direct => Field::ClientPort,
         "request.method" => Field::Method,
         "request.uri" => Field::Target,

@@ -6,10 +6,12 @@
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, number, text, traefik};
+use crate::{haproxy_clf, number, peer_address, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
+/// Most quotes that are tried as the end of a value.
+const MAX_QUOTES: usize = 16;
 
 pub(crate) const FORMAT: NamedFormat =
     NamedFormat { name: "combined", new: || Box::new(LineFormat { name: "combined", parse }) };
@@ -54,7 +56,7 @@ fn time_start(line: &str) -> Option<usize> {
 fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (head, rest) = line.split_at(time_start(line)?);
     let (time, rest) = rest[1..].split_once(']')?;
-    let (request, rest) = text::quoted_end(rest.trim_start_matches(' ').strip_prefix('"')?)?;
+    let (request, rest) = request_end(rest.trim_start_matches(' ').strip_prefix('"')?)?;
     let (status, rest) = text::word(rest.strip_prefix(' ')?.trim_start_matches(' '));
     let (bytes, rest) = text::word(rest);
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
@@ -71,9 +73,43 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(()).filter(|()| !bytes.is_empty())
 }
 
+/// The request and what follows its closing quote: the first quote with a status behind it, since
+/// some servers (Werkzeug, Daphne) escape no quote in it.
+pub(crate) fn request_end(text: &str) -> Option<(&str, &str)> {
+    let first = text::quoted_end(text)?;
+    let is_whole = first.0.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
+    if is_whole || has_status(first.1) {
+        return Some(first);
+    }
+    let later = memchr::memchr_iter(b'"', text.as_bytes()).take(MAX_QUOTES);
+    let later = later.map(|at| (&text[..at], &text[at + 1..]));
+    let with_status =
+        later.skip_while(|end| end.0.len() <= first.0.len()).find(|end| has_status(end.1));
+    Some(with_status.unwrap_or(first))
+}
+
+fn has_status(behind: &str) -> bool {
+    let Some(behind) = behind.strip_prefix(' ') else { return false };
+    let status = text::word(behind.trim_start_matches(' ')).0;
+    status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The words that a logger writes before the line (`[time] [pid] [INFO] `), and the rest of the head.
+fn behind_logger(head: &str) -> (&str, &str) {
+    let Some(before) = head.strip_suffix(" - -") else { return ("", head) };
+    let Some((words, address)) = before.rsplit_once(' ') else { return ("", head) };
+    let is_logger = words.starts_with('[') || words.contains(' ');
+    if is_logger && !words.contains(',') && peer_address::is_peer(address) {
+        return (words, &head[words.len() + 1..]);
+    }
+    ("", head)
+}
+
 /// `[vhost:port] address logname user`; a user name may hold spaces, a logname is nearly always
 /// `-`. The address is a list where `X-Forwarded-For` is logged in its place, and may be missing.
 fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
+    let (logger, head) = behind_logger(head);
+    record.attr(["logger_prefix", logger]);
     let (first, behind) = text::word(head);
     let second = text::word(behind).0;
     let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
@@ -89,7 +125,12 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
         record.put(["remote_addr", addresses], Field::ClientAddress);
     }
     let (logname, user) = text::word(rest.strip_prefix(' ').unwrap_or(rest));
-    record.attr(["remote_logname", logname]);
+    // lighttpd's own format has the requested host in this place.
+    let is_host = logname.contains('.') && !logname.contains('@');
+    let field = if is_host { Field::Host } else { Field::Attr };
+    if !logname.is_empty() {
+        record.put(["remote_logname", logname], field);
+    }
     record.attr(["remote_user", text::unescape(user, record.arena)]);
 }
 
@@ -121,9 +162,32 @@ impl<'a> TailValues<'a> {
     }
 }
 
+/// A value and what follows its closing quote: the quote before a blank or the end behind which all
+/// quotes are paired, since some servers (Hypercorn) escape none; otherwise the first quote.
+fn value_end(text: &str) -> Option<(&str, &str)> {
+    let first = text::quoted_end(text)?;
+    if is_balanced(first.1) {
+        return Some(first);
+    }
+    let later = memchr::memchr_iter(b'"', text.as_bytes()).take(MAX_QUOTES);
+    let later = later.map(|at| (&text[..at], &text[at + 1..]));
+    let whole = later.skip_while(|end| end.0.len() <= first.0.len()).find(|end| is_balanced(end.1));
+    Some(whole.unwrap_or(first))
+}
+
+/// Whether a text is empty, or begins with a blank and has an even number of quotes.
+fn is_balanced(behind: &str) -> bool {
+    let mut rest = behind;
+    let mut count = 0;
+    while let Some((_, more)) = text::quoted_end(rest) {
+        (rest, count) = (more, count + 1);
+    }
+    behind.is_empty() || behind.starts_with(' ') && count % 2 == 0
+}
+
 /// A value in quotes, or the `-` that Traefik wrote without, and the text behind it.
 fn tail_value(text: &str) -> (Option<&str>, &str) {
-    match text.strip_prefix('"').and_then(text::quoted_end) {
+    match text.strip_prefix('"').and_then(value_end) {
         Some((value, behind)) => (Some(value), behind.strip_prefix(' ').unwrap_or(behind)),
         None => text.strip_prefix("- ").map_or((None, text), |behind| (Some("-"), behind)),
     }

@@ -2,7 +2,8 @@
 
 use crate::record::{LineFault, Record, RowKind};
 use crate::{
-    apache_error, combined, envoy, haproxy, klog, logfmt, nginx_error, passenger, zerolog,
+    apache_error, bare_access, combined, envoy, haproxy, klog, logfmt, nginx_error, passenger,
+    zerolog,
 };
 
 /// Reads a line if it is in a format; `None` if it is not.
@@ -11,6 +12,7 @@ type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind,
 /// Formats that are detected, in this order.
 const DETECTORS: &[(&str, DetectLine)] = &[
     ("combined", combined::detect),
+    ("bare_access", |line, record| bare_access::parse(line, record).map(|()| Ok(RowKind::Request))),
     ("envoy", |line, record| envoy::parse(line, record).map(Ok)),
     ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
     ("haproxy_tcp", |line, record| haproxy::detect_session(line, record).map(Ok)),

@@ -33,6 +33,8 @@ pub(crate) enum Field {
     Method,
     /// A path, optionally with a query.
     Target,
+    /// A host or a port directly before a target: `example.com/a?b`.
+    AuthorityTarget,
     Query,
     Protocol,
     Status,
@@ -71,6 +73,8 @@ pub(crate) enum Field {
     ResponseFlags,
     /// Caddy's target: an attribute that tells its access log.
     CaddyTarget,
+    /// The target of Node's `pino-http`: an attribute that tells its access log.
+    NodeTarget,
 }
 
 impl Field {
@@ -151,6 +155,7 @@ pub(crate) fn of_key(key: &str) -> Field {
     match key {
         "@timestamp"
         | "timestamp"
+        | "Timestamp"
         | "time"
         | "ts"
         | "datetime"
@@ -162,11 +167,15 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "datetime.date"
         | "time.seconds"
         | "timestamp.seconds"
-        | "instant.epochSecond" => Field::Time,
+        | "instant.epochSecond"
+        // Loguru's `serialize`.
+        | "record.time.timestamp" => Field::Time,
         "t" => Field::TimeOtherwise,
         "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
             Field::ClientAddress
         }
+        "client" | "remote" | "remoteAddress" | "remote_address" | "clientIP" | "clientIp"
+        | "remoteIP" | "remoteIp" => Field::PeerAddress,
         "client.port" | "client_port" => Field::ClientPort,
         "server.address" | "server_address" => Field::Host,
         "server.port" => Field::ServerPort,
@@ -176,7 +185,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         }
         "path" | "url.path" | "url_path" | "url" => Field::Target,
         "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
-        "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
+ "protocol" | "proto" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
             Field::Protocol
         }
         "status_code"
@@ -192,18 +201,21 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
-        "message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
-        "log" | "event" | "error" | "@mt" => Field::MessageOtherwise,
-        "level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name" => {
-            Field::Severity
+        "message" | "msg" | "body" | "Body" | "@m" | "@message" | "record.message"
+        | "RenderedMessage" | "Message" => {
+            Field::Message
         }
+        "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
+        "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
+        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name"
+        | "@fields.level" | "record.level.name" => Field::Severity,
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
-        | "appname" | "logger_name" => Field::Program,
-        "pid" | "process_id" | "process.pid" => Field::ProcessId,
+        | "appname" | "logger_name" | "programname" | "app-name" => Field::Program,
+        "pid" | "process_id" | "process.pid" | "procid" | "record.process.id" => Field::ProcessId,
         "facility" => Field::Facility,
         "response_flags" => Field::ResponseFlags,
         "request.uri" => Field::CaddyTarget,
+        "req.url" | "meta.req.url" => Field::NodeTarget,
         _ => of_nginx(key),
     }
 }

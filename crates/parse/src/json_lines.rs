@@ -10,6 +10,7 @@ use crate::envoy;
 use crate::field::{self, Field};
 use crate::format::{Format, JSON_ESCAPE, NamedFormat};
 use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
+use crate::pino_http;
 use crate::record::{LineFault, Record, RowKind};
 
 /// Longest prefix of a nested key that is kept: a long key would be copied into each of its
@@ -91,6 +92,9 @@ impl JsonLines {
         }
         if !record.is_free(Field::CaddyTarget) {
             return Ok(caddy::parse_json(record));
+        }
+        if !record.is_free(Field::NodeTarget) {
+            return Ok(pino_http::parse_json(record));
         }
         Ok(record.guess_kind())
     }

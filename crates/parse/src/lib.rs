@@ -7,12 +7,15 @@
 //! A format is one file and one line in `formats.rs`. It fills a `Record` with named texts, and
 //! only `record.rs` decides which columns they become.
 
+mod ansi;
 mod apache_error;
 mod apache_template;
 mod apache_time;
 mod auto;
+mod bare_access;
 mod caddy;
 mod combined;
+mod console_json;
 mod contained;
 mod container_join;
 mod cri;
@@ -44,6 +47,7 @@ mod number;
 mod parsers;
 mod passenger;
 mod peer_address;
+mod pino_http;
 mod pipeline;
 pub mod plugin;
 mod problem;

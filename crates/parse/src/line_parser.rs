@@ -423,7 +423,7 @@ fn settle<'a>(
         record.keep_source_attr([name, value]);
     }
     record.settle(kind);
-    if record.log.body.is_empty() {
+    if record.log.body.is_empty() && !record.is_blank {
         // Without a message, show and search the line itself.
         record.log.body = line;
     }

@@ -1,9 +1,11 @@
 //! Lines of unknown format: the body is the whole line; a leading time and a severity word are
 //! read.
 
+use weir_tables::Micros;
+
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{Record, RowKind};
-use crate::severity;
+use crate::{severity, text};
 
 /// Leading words that are checked for a severity.
 const FRONT_WORDS: usize = 3;
@@ -28,9 +30,29 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     if let Some((ts, used)) = record.times.read_any_front(front) {
         record.ts = Some(ts);
         record.log.severity = severity_at_front(&front[used..]);
+    } else if let Some((ts, behind)) = time_behind_word(line, record) {
+        record.ts = Some(ts);
+        record.log.severity = severity_at_front(line).or_else(|| severity_at_front(behind));
     } else {
         record.log.severity = severity_at_front(line);
     }
+}
+
+/// A time behind a first word that is a level (`INFO  [2026-11-20 …]`, logrus' `WARN[2026-11-20…]`) or
+/// ends in a colon (Go's prefix), and the text behind it.
+fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &'a str)> {
+    let (word, behind) = text::word(line);
+    if let Some((_, behind)) = line.split_once('[').filter(|(level, _)| capitals(level).is_some())
+        && let Some((ts, used)) = record.times.read_front(behind)
+    {
+        return Some((ts, &behind[used..]));
+    }
+    if !word.ends_with(':') && level_of(word).is_none() {
+        return None;
+    }
+    let front = front(behind.trim_start_matches(' '));
+    let (ts, used) = record.times.read_front(front)?;
+    Some((ts, &front[used..]))
 }
 
 /// The severity of a line whose time is known otherwise.
@@ -40,37 +62,85 @@ pub(crate) fn severity_of(line: &str, record: &Record<'_>) -> Option<&'static st
     severity_at_front(&front[used..])
 }
 
-/// A line without the marks that some programs write before the time (`[`, WebLogic's `####<`).
+/// A line without the marks that some programs write before the time (`[`, WebLogic's `####<`, Ruby's
+/// `I, [`).
 fn front(line: &str) -> &str {
+    if let [b'D' | b'I' | b'W' | b'E' | b'F' | b'A', b',', b' ', b'[', ..] = line.as_bytes() {
+        return &line[4..];
+    }
     line.strip_prefix("####<").or_else(|| line.strip_prefix('[')).unwrap_or(line)
 }
 
-/// A severity in capitals (`WARN`, `INFO:`) or in brackets (`[error]`, `<Error>`); in lower case
-/// such words are prose.
+/// A severity in capitals (`WARN`, `INFO:`, `WARN[0012]`, `app.ERROR:`), in brackets (`[error]`,
+/// `<Error>`), or before a colon at the start (`error: …`); elsewhere such words are prose in lower
+/// case.
 fn severity_at_front(text: &str) -> Option<&'static str> {
     let text = text.trim_start_matches([']', ' ']);
     if let Some(severity) = severity::of_php(text) {
         return Some(severity);
     }
-    // `[ info] ` of Fluent Bit.
+    // `[ info] ` of Fluent Bit, `[info     ] ` of structlog.
     let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    if let Some((level, _)) = bracketed.filter(|(level, _)| level.starts_with(' ')) {
+    if let Some((level, _)) = bracketed.filter(|(level, _)| level.trim_ascii().len() < level.len())
+    {
         return severity::of_word(level.trim_ascii());
     }
-    let words = text.split_ascii_whitespace().take(FRONT_WORDS);
-    words
-        .map(|word| (word, bare(word)))
-        .filter(|(word, bare)| is_level(word, bare))
-        .find_map(|(_, bare)| severity::of_word(bare))
+    if let Some(severity) = severity_before_colon(text::word(text).0) {
+        return Some(severity);
+    }
+    let words = text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
+    words.take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text))
+}
+
+/// The level that a word in lower case with a colon is: winston's `error:`, .NET's `fail:`.
+fn severity_before_colon(word: &str) -> Option<&'static str> {
+    match word.strip_suffix(':')? {
+        "panic" => Some("critical"),
+        "fail" => Some("error"),
+        level @ ("trace" | "trce" | "verbose" | "debug" | "dbug" | "info" | "notice" | "warn"
+        | "warning" | "err" | "error" | "crit" | "critical" | "fatal") => severity::of_word(level),
+        _ => None,
+    }
 }
 
 fn bare(word: &str) -> &str {
     word.trim_matches(['[', ']', ':', '<', '>', '-', '|', ','])
 }
 
-fn is_level(word: &str, bare: &str) -> bool {
+/// The severity of a word in brackets or capitals, also before or behind other parts of it:
+/// `WARNING:root:text`, `[7]INFO:app:text`, `WARN[0012]`, `ERROR/MainProcess]`, `app.ERROR:`.
+fn level_of(word: &str) -> Option<&'static str> {
+    let bare = bare(word);
     let is_bracketed = (word.starts_with('[') && word.ends_with(']'))
         || (word.starts_with('<') && word.ends_with('>'));
-    let is_word = bare.len() >= 3 && bare.bytes().all(|byte| byte.is_ascii_alphabetic());
-    is_word && (is_bracketed || bare.bytes().all(|byte| byte.is_ascii_uppercase()))
+    if is_bracketed && bare.len() >= 3 && bare.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return severity::of_word(bare);
+    }
+    let parts = bare.split([':', '/', '[', ']', '(']).take(2);
+    let channel = word.strip_suffix(':').and_then(|name| name.rsplit_once('.'));
+    parts.chain(channel.map(|(_, level)| level)).find_map(capitals)
+}
+
+/// The letter of MongoDB before 4.4: `I CONTROL  [initandlisten] text`.
+fn severity_of_letter(text: &str) -> Option<&'static str> {
+    let mut words = text.split_ascii_whitespace();
+    let (level, component, context) = (words.next()?, words.next()?, words.next()?);
+    let is_component =
+        component.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_".contains(&byte));
+    if !is_component || !context.starts_with('[') {
+        return None;
+    }
+    match level {
+        "F" => Some("critical"),
+        "E" => Some("error"),
+        "W" => Some("warn"),
+        "I" => Some("info"),
+        "D" | "D1" | "D2" | "D3" | "D4" | "D5" => Some("debug"),
+        _ => None,
+    }
+}
+
+fn capitals(word: &str) -> Option<&'static str> {
+    let is_word = word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    if is_word { severity::of_word(word) } else { None }
 }

@@ -1,7 +1,8 @@
 //! `key=value` lines (logfmt): `ts=… level=warn msg="request done" path=/x`.
 //!
-//! Accepted only if the whole line is pairs and one of them is a message or a level: reading pairs
-//! from any text would turn untrusted data into keys.
+//! Accepted only if the whole line is pairs and one of them is a message or a level, or they are
+//! method, target and status of a request (lograge): reading pairs from any text would turn untrusted
+//! data into keys.
 
 use crate::field::{self, Field};
 use crate::record::{Record, RowKind};
@@ -38,7 +39,8 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKin
         }
         return Some(RowKind::Request);
     }
-    if !is_log {
+    let request = [Field::Method, Field::Target, Field::Status].map(Field::bit);
+    if !is_log && request.iter().any(|bit| seen & bit == 0) {
         return None;
     }
     put_parted_time(line, record);

@@ -99,8 +99,37 @@ fn value_field(value: &str) -> Field {
             TemplateToken::Variable("is_args"),
             TemplateToken::Variable("args"),
         ] => Field::Target,
+        [TemplateToken::Variable("scheme"), TemplateToken::Text("://"), address @ ..] => {
+            if is_address(address) {
+                Field::Target
+            } else {
+                Field::Attr
+            }
+        }
+        address if is_address(address) => Field::AuthorityTarget,
         _ => Field::Attr,
     }
+}
+
+/// `$host$request_uri`, with a port behind the host, or a query behind the path.
+fn is_address(tokens: &[TemplateToken<'_>]) -> bool {
+    let [TemplateToken::Variable("host" | "http_host" | "server_name"), behind @ ..] = tokens
+    else {
+        return false;
+    };
+    let target = match behind {
+        [TemplateToken::Text(":"), TemplateToken::Variable("server_port"), target @ ..] => target,
+        target => target,
+    };
+    matches!(
+        target,
+        [TemplateToken::Variable("request_uri" | "uri")]
+            | [
+                TemplateToken::Variable("uri"),
+                TemplateToken::Variable("is_args"),
+                TemplateToken::Variable("args")
+            ]
+    )
 }
 
 #[cfg(test)]
@@ -268,10 +297,10 @@ mod tests {
             expect![[r#"
                 request
                   ts: 2026-11-20T12:00:00.250Z
+                  server_address: h
                   url_path: /a
                   url_query: b=1
                   connection_requests: 7
-                  attrs: {host+request_uri: h/a?b=1}
             "#]],
         );
     }

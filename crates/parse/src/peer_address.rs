@@ -37,6 +37,12 @@ pub(crate) fn split_port(text: &str) -> (&str, Option<i64>) {
     }
 }
 
+/// Whether a text is an address, with or without a port, or a socket.
+pub(crate) fn is_peer(text: &str) -> bool {
+    let (address, _) = split_port(text);
+    is_address(address) || address.starts_with("unix")
+}
+
 /// The client of a list: the first entry that is not `-`.
 pub(crate) fn first_of_list(list: &str) -> &str {
     let mut entries = list.split(',').map(|entry| entry.trim_ascii().trim_matches('"'));
@@ -58,7 +64,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether a text is an address; a zone such as `%eth0` may follow one of IPv6.
-fn is_address(text: &str) -> bool {
+pub(crate) fn is_address(text: &str) -> bool {
     let address = match text.split_once('%') {
         Some((address, zone)) if !zone.is_empty() && !zone.contains(':') => address,
         _ => text,

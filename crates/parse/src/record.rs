@@ -115,6 +115,8 @@ pub(crate) struct Record<'a> {
     pub(crate) log: Log<'a>,
     /// Whether the format itself decided on `log.message_template`.
     pub(crate) is_template_known: bool,
+    /// Whether the line's own text is empty: a container wrote an empty line.
+    pub(crate) is_blank: bool,
     /// Values of the envelope that holds the line.
     pub(crate) envelope: Envelope<'a>,
     /// Names of the format's values, in order.
@@ -144,6 +146,7 @@ impl<'a> Record<'a> {
             request: Request::default(),
             log: Log::default(),
             is_template_known: false,
+            is_blank: false,
             envelope: Envelope::default(),
             names: &[],
             pairs: Vec::with_capacity(64),
@@ -168,6 +171,7 @@ impl<'a> Record<'a> {
         self.request = Request::default();
         self.log = Log::default();
         self.is_template_known = false;
+        self.is_blank = false;
         self.pairs.clear();
         self.attrs.clear();
         self.more.clear();

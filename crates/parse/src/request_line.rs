@@ -24,12 +24,15 @@ pub(crate) fn parse(line: &str) -> Option<RequestLine<'_>> {
     }
     let (target, version) = match rest.rsplit_once(' ') {
         Some((target, last)) if last.starts_with("HTTP/") => (target, version(last)),
+        // Hypercorn writes the version alone.
+        Some((target, last @ ("1.0" | "1.1" | "2.0"))) => (target, version(last)),
         _ => (rest, None),
     };
     (!target.is_empty()).then(|| RequestLine { method, target: split_target(target), version })
 }
 
-fn is_method(text: &str) -> bool {
+/// Whether a text has the form of a method.
+pub(crate) fn is_method(text: &str) -> bool {
     (1..=32).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }

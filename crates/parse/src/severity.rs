@@ -56,20 +56,31 @@ pub(crate) fn of_php(text: &str) -> Option<&'static str> {
 ///
 /// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.
 pub(crate) fn of_word(word: &str) -> Option<&'static str> {
+    // Go's `slog` writes levels between its own as `DEBUG+2`.
+    let word = word
+        .split_once(['+', '-'])
+        .filter(|(_, behind)| {
+            !behind.is_empty() && behind.bytes().all(|byte| byte.is_ascii_digit())
+        })
+        .map_or(word, |(level, _)| level);
     let mut lower = [0u8; 12];
     let target = lower.get_mut(..word.len())?;
     target.copy_from_slice(word.as_bytes());
     target.make_ascii_lowercase();
     Some(match &*target {
-        b"trace" | b"trace1" | b"trace2" | b"finest" | b"finer" | b"10" => "trace",
-        b"debug" | b"dbg" | b"dbug" | b"debug1" | b"fine" | b"verbose" | b"7" | b"20" => "debug",
+        b"trace" | b"trace1" | b"trace2" | b"finest" | b"finer" | b"trce" | b"trc" | b"trac"
+        | b"10" => "trace",
+        b"debug" | b"dbg" | b"dbug" | b"debug1" | b"fine" | b"verbose" | b"vrb" | b"debu"
+        | b"7" | b"20" => "debug",
         b"info" | b"information" | b"inf" | b"informational" | b"6" | b"30" => "info",
         b"notice" | b"note" | b"5" => "notice",
         b"warn" | b"warning" | b"wrn" | b"4" | b"40" => "warn",
-        b"error" | b"err" | b"eror" | b"severe" | b"3" | b"50" => "error",
-        b"crit" | b"critical" | b"fatal" | b"2" | b"60" | b"dpanic" => "critical",
+        b"error" | b"err" | b"eror" | b"erro" | b"severe" | b"3" | b"50" => "error",
+        b"crit" | b"critical" | b"fatal" | b"ftl" | b"fata" | b"2" | b"60" | b"dpanic" => {
+            "critical"
+        }
         b"alert" | b"1" => "alert",
-        b"emerg" | b"emergency" | b"panic" | b"0" => "emergency",
+        b"emerg" | b"emergency" | b"panic" | b"pani" | b"0" => "emergency",
         _ if target.starts_with(b"trace") => "trace",
         _ => return None,
     })
@@ -83,6 +94,11 @@ mod tests {
     fn words_of_many_loggers_are_known() {
         let known = ["WARN", "Warning", "err", "FATAL", "INF", "7", "40", "trace8"].map(of_word);
         let expected = ["warn", "warn", "error", "critical", "info", "debug", "warn", "trace"];
+        assert_eq!(
+            ["DEBUG+2", "WARN-1", "ERRO"].map(of_word),
+            ["debug", "warn", "error"].map(Some)
+        );
+        assert_eq!(["-1", "info-", "a+1"].map(of_word), [None; 3]);
         assert_eq!(known, expected.map(Some));
         assert_eq!(["", "failed", "averyveryverylongword", "11"].map(of_word), [None; 4]);
     }

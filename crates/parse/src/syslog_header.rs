@@ -131,6 +131,9 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
             match host(word) {
                 Some(host) => {
                     header.host = host;
+                    let tagged = message.trim_start_matches(' ');
+                    let is_tagged = word_with_process(tagged).is_some();
+                    let message = if is_tagged { tagged } else { message };
                     message.strip_prefix(": ").unwrap_or(message)
                 }
                 None => behind,
@@ -166,12 +169,20 @@ fn host(word: &str) -> Option<&str> {
     let fits = (1..=255).contains(&name.len())
         && may_be_address
         && !name.starts_with('%')
+        && !is_level(name)
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
         && (inner.is_none() || name.contains(':'));
     fits.then_some(if name == "-" { "" } else { name })
 }
 
-/// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3).
+/// Whether a word is a severity in capitals, which many loggers write behind the time.
+fn is_level(word: &str) -> bool {
+    let is_loud = word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_loud && crate::severity::of_word(word).is_some()
+}
+
+/// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3); a message of RFC 5424 that was written in the older form
+/// may have `tag[pid] `.
 struct TagParts<'a> {
     program: &'a str,
     process: &'a str,
@@ -185,8 +196,20 @@ impl<'a> TagParts<'a> {
     }
 }
 
+/// `tag[7]` at the start of a text, and what follows it and its colon.
+fn word_with_process(text: &str) -> Option<(&str, &str)> {
+    let (word, behind) = text::word(text);
+    let tag = word.strip_suffix(':').unwrap_or(word);
+    let (name, process) = tag.strip_suffix(']')?.split_once('[')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    (!name.is_empty() && is_number).then_some((tag, behind))
+}
+
 fn tag(text: &str) -> Option<TagParts<'_>> {
-    let (tag, message) = text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?;
+    let (tag, message) = match word_with_process(text) {
+        Some(parts) => parts,
+        None => text.split_once(':').filter(|(_, rest)| !rest.starts_with("//"))?,
+    };
     let (program, process) = match tag.strip_suffix(']').and_then(|tag| tag.split_once('[')) {
         Some((program, process)) => (program, process),
         None => (tag, ""),

@@ -19,9 +19,10 @@ pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
         || bytes.first().is_some_and(u8::is_ascii_uppercase)
         || bytes.get(10) == Some(&b'T');
     let header = SyslogHeader::read(line).filter(|_| may_be)?;
-    // Firewalls send pairs without a tag.
+    // Firewalls send pairs without a tag, and programs objects.
     let is_pairs = text::word(header.message).0.contains('=');
-    let is_whole = !header.host.is_empty() && (!header.program.is_empty() || is_pairs);
+    let is_data = is_pairs || header.message.starts_with("{\"");
+    let is_whole = !header.host.is_empty() && (!header.program.is_empty() || is_data);
     (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
 }
 
@@ -43,10 +44,8 @@ fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<
     if record.log.process_id.is_none() {
         record.attr(["syslog_process_id", header.process]);
     }
-    if !header.is_modern {
-        return Some(header.message);
-    }
-    let message = structured_data(header.message, record);
+    let message =
+        if header.is_modern { structured_data(header.message, record) } else { header.message };
     Some(message.strip_prefix('\u{feff}').unwrap_or(message))
 }
 

@@ -114,8 +114,8 @@ impl Template {
                 let needle = [before, text.as_bytes()].concat();
                 slot.end = Some(memmem::Finder::new(&needle).into_owned());
             }
-            (TemplatePart::Value { name, .. }, Some(slot)) if slot.end.is_none() => {
-                slot.field = joined(&slot.name, slot.field, &name);
+            (TemplatePart::Value { name, field, .. }, Some(slot)) if slot.end.is_none() => {
+                slot.field = joined((&slot.name, slot.field), (&name, field));
                 slot.name = format!("{}+{name}", slot.name);
             }
             (TemplatePart::Value { name, field, inside }, _) => {
@@ -243,10 +243,16 @@ fn is_escaped(before: &[u8], behind: &[u8]) -> bool {
 }
 
 /// The meaning of two adjacent values.
-fn joined(first: &str, field: Field, second: &str) -> Field {
-    let is_target = matches!(first, "uri" | "uri+is_args" | "U")
-        && matches!(second, "is_args" | "args" | "query_string" | "q");
-    if is_target { field } else { Field::Attr }
+fn joined((first, field): (&str, Field), (second, behind): (&str, Field)) -> Field {
+    let is_query = matches!(second, "is_args" | "args" | "query_string" | "q");
+    let is_target = matches!(first, "uri" | "uri+is_args" | "U") && is_query;
+    let is_authority = matches!(field, Field::Host | Field::ServerName | Field::ServerPort);
+    match field {
+        Field::AuthorityTarget if is_query => field,
+        _ if is_target => field,
+        _ if is_authority && behind == Field::Target => Field::AuthorityTarget,
+        _ => Field::Attr,
+    }
 }
 
 impl TemplateSlot {
@@ -260,6 +266,7 @@ impl TemplateSlot {
         let is_visitors = matches!(
             self.field,
             Field::Target
+                | Field::AuthorityTarget
                 | Field::Query
                 | Field::RequestLine
                 | Field::UserAgent

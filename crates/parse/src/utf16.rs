@@ -79,7 +79,8 @@ fn text<'a>(units: &[u16], arena: &'a Bump) -> &'a [u8] {
     arena.alloc_str(text.trim_end_matches('\r')).as_bytes()
 }
 
-/// The line as UTF-8, without its line end; `None` if it is not UTF-16.
+/// The line as UTF-8, without its line end; `None` if it is not UTF-16: behind a mark alone, or with a
+/// byte left over that is no half of a newline, it is other bytes.
 pub(crate) fn decoded<'a>(line: &[u8], arena: &'a Bump) -> Option<&'a [u8]> {
     let (bytes, order) = match line {
         [0xff, 0xfe, rest @ ..] => (rest, ByteOrder::Little),
@@ -88,7 +89,11 @@ pub(crate) fn decoded<'a>(line: &[u8], arena: &'a Bump) -> Option<&'a [u8]> {
         [0, ..] if is_alternating(line, 0) => (line, ByteOrder::Big),
         _ => return None,
     };
-    let units = bytes.chunks_exact(2).map(|pair| order.unit([pair[0], pair[1]]));
+    let pairs = bytes.chunks_exact(2);
+    if bytes.is_empty() || pairs.remainder().first().is_some_and(|byte| *byte != 0) {
+        return None;
+    }
+    let units = pairs.map(|pair| order.unit([pair[0], pair[1]]));
     let text: String =
         char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
     Some(arena.alloc_str(text.trim_end_matches(['\r', '\n'])).as_bytes())

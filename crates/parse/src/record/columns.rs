@@ -52,6 +52,7 @@ impl<'a> Record<'a> {
     fn take_message(&mut self, value: &'a str) -> bool {
         let is_free = self.log.body.is_empty();
         if is_free {
+            let value = value.strip_prefix('\u{feff}').unwrap_or(value);
             self.log.body = value.trim_end_matches(['\n', '\r']);
         }
         is_free
@@ -75,7 +76,7 @@ impl<'a> Record<'a> {
             Field::Time => self.take_time(value),
             Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
             Field::ClientAddress => self.take_client(value),
-            Field::PeerAddress => self.take_client(value),
+            Field::PeerAddress => peer_address::is_peer(value) && self.take_client(value),
             Field::ForwardedFor => self.take_forwarded(value),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),
             Field::Host => self.take_host(value),
@@ -84,8 +85,21 @@ impl<'a> Record<'a> {
             Field::ServerPort => set(&mut row.server_port, number::integer(value)),
             Field::Scheme => set(&mut row.url_scheme, Some(value)),
             Field::RequestLine => self.take_request_line(value),
-            Field::Method => set(&mut row.http_request_method, Some(value)),
-            Field::Target => self.take_target(&request_line::split_target(value)),
+            Field::Method => {
+                let method = Some(value).filter(|value| request_line::is_method(value));
+                set(&mut row.http_request_method, method)
+            }
+            // HAProxy's `<BADREQ>`.
+            Field::Target if value.starts_with('<') => false,
+            Field::Target => {
+                let scheme = value.split_once("://").map(|(scheme, _)| scheme);
+                set(
+                    &mut row.url_scheme,
+                    scheme.filter(|scheme| matches!(*scheme, "http" | "https")),
+                );
+                self.take_target(&request_line::split_target(value))
+            }
+            Field::AuthorityTarget => self.take_authority_target(value),
             Field::Query => set(&mut row.url_query, Some(value.strip_prefix('?').unwrap_or(value))),
             Field::Protocol => set(&mut row.network_protocol_version, request_line::version(value)),
             Field::Status | Field::StatusOtherwise => {
@@ -119,7 +133,13 @@ impl<'a> Record<'a> {
                 set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e3))
             }
             Field::DurationMicros => {
-                set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e6))
+                let seconds = number::seconds(value).map(|span| span / 1e6);
+                let coarse = row.duration_seconds.zip(seconds);
+                // The same span in milliseconds is less exact.
+                if coarse.is_some_and(|(held, span)| (0.0..1e-3).contains(&(span - held))) {
+                    row.duration_seconds = None;
+                }
+                set(&mut row.duration_seconds, seconds)
             }
             Field::UpstreamConnect => {
                 set(&mut row.upstream_connect_seconds, upstream_list::sum_seconds(value))
@@ -209,15 +229,33 @@ impl<'a> Record<'a> {
         if let Some(host) = target.authority {
             self.take_host(host);
         }
-        let is_path = set(&mut self.request.url_path, Some(target.path));
+        let path = Some(target.path).filter(|path| !path.is_empty());
+        let is_path = set(&mut self.request.url_path, path);
         let is_query = target.query.is_none() || set(&mut self.request.url_query, target.query);
         is_path && is_query
+    }
+
+    /// `example.com/a?b`, `8080/a`; a target that was not sent is `-` or empty.
+    fn take_authority_target(&mut self, value: &'a str) -> bool {
+        let (authority, target) = match value.find('/') {
+            Some(at) => value.split_at(at),
+            None => (value.strip_suffix('-').unwrap_or(value), ""),
+        };
+        let is_taken = match number::integer(authority) {
+            Some(port) => set(&mut self.request.server_port, Some(port)),
+            None => authority.is_empty() || self.take_host(authority),
+        };
+        let target = Some(target).filter(|target| !target.is_empty());
+        is_taken
+            && target.is_none_or(|target| self.take_target(&request_line::split_target(target)))
     }
 
     /// Splits `example.com:8080`; the port is used if the line has no other.
     fn take_host(&mut self, host: &'a str) -> bool {
         match host.rsplit_once(':') {
-            Some((name, port)) if !name.ends_with(':') && number::integer(port).is_some() => {
+            Some((name, port))
+                if !peer_address::is_address(host) && number::integer(port).is_some() =>
+            {
                 set(&mut self.request.server_port, number::integer(port));
                 set(&mut self.request.server_address, Some(name))
             }

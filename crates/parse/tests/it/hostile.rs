@@ -51,7 +51,7 @@ when = "body ends_with 'z'"
 reject = "z"
 "#;
 
-fn budget_ms() -> u64 {
+pub(crate) fn budget_ms() -> u64 {
     let seconds = std::env::var("WEIR_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     u64::try_from(Duration::from_secs(seconds.unwrap_or(2)).as_millis()).expect("some minutes")
 }

@@ -3,8 +3,10 @@
 
 mod hostile;
 mod kinds;
+mod programs;
 mod public;
 mod recorded;
+mod reports;
 
 use std::collections::BTreeMap;
 
@@ -163,7 +165,7 @@ fn any_bytes_give_one_row_a_line_in_every_format() {
         }
         Ok(())
     })
-    .budget_ms(4_000);
+    .budget_ms(hostile::budget_ms());
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn any_template_compiles_and_reads() {
         }
         Ok(())
     })
-    .budget_ms(1_000);
+    .budget_ms(hostile::budget_ms());
 }
 
 fn json_value(u: &mut Unstructured<'_>, depth: usize) -> arbitrary::Result<Value> {
@@ -258,7 +260,7 @@ fn valid_json_is_read_as_other_readers_read_it() {
         assert!(batches[0].rows.column_by_name("repair").unwrap().is_null(0), "{line}");
         Ok(())
     })
-    .budget_ms(2_000);
+    .budget_ms(hostile::budget_ms());
 }
 
 #[test]
@@ -397,4 +399,15 @@ fn layout_learnt_from_one_line_does_not_change_the_next() {
     let paths: Vec<_> = texts(&together[0].rows, "url_path").iter().flatten().collect();
     assert_eq!(paths, ["/1", "/2", "/3", "/5"]);
     assert_eq!(texts(&together[1].rows, "body").value(0), "no request");
+}
+
+#[test]
+fn mark_of_utf_16_in_the_middle_of_a_file_takes_no_line() {
+    for line in [&b"\xfe\xff,"[..], b"\xff\xfe", b"\xfe\xff", b"\xff\xfea", b"\0a\0b\0c\0d\0e!"] {
+        let bytes = [b"a\n", line, b"\nb\n"].concat();
+        for format in formats() {
+            let offsets = row_offsets(&parse(format.clone(), &bytes).0);
+            assert_eq!(offsets, expected_offsets(&bytes), "{format:?} {}", line.escape_ascii());
+        }
+    }
 }

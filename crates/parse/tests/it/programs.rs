@@ -1,0 +1,412 @@
+//! Lines as real programs wrote them on 2026-11-27, with the names and versions of the programs, and
+//! what their rows have.
+
+use weir_parse::{ParsedRows, RowText};
+use weir_tables::{LogFormat, Micros};
+
+use crate::parser;
+
+/// 2026-11-27T23:00:00Z.
+const OBSERVED: Micros = Micros(1_795_820_400_000_000);
+
+/// A line and what its row has: `table`, columns and `attrs.NAME`; `-` is none.
+type ProgramLine = (&'static str, &'static [(&'static str, &'static str)]);
+
+fn check(format: &LogFormat, lines: &[ProgramLine]) {
+    for (line, expected) in lines {
+        let mut out = ParsedRows::default();
+        parser(format.clone()).parse(format!("{line}\n").as_bytes(), 0, OBSERVED, &mut out);
+        let rows = RowText::all(&out.finish());
+        assert_eq!(rows.len(), 1, "{line}");
+        for (name, value) in *expected {
+            let found = if *name == "table" { Some(rows[0].table) } else { rows[0].get(name) };
+            assert_eq!(found.unwrap_or("-"), *value, "{name} of {line}: {:?}", rows[0]);
+        }
+    }
+}
+
+/// Uvicorn 0.54, Granian 2.8, Hypercorn 0.18, Daphne 4.2, Flask 3.1 with Werkzeug 3.1, `http.server`
+/// of Python 3.11.
+const PYTHON_SERVERS: &[ProgramLine] = &[
+    (
+        r#"INFO:     127.0.0.1:33634 - "HEAD /missing HTTP/1.1" 404 Not Found"#,
+        &[
+            ("table", "request"),
+            ("client_address", "127.0.0.1"),
+            ("client_port", "33634"),
+            ("http_request_method", "HEAD"),
+            ("url_path", "/missing"),
+            ("http_response_status_code", "404"),
+            ("attrs.rest", "Not Found"),
+        ],
+    ),
+    ("WARNING:  Invalid HTTP request received.", &[("table", "log"), ("severity", "warn")]),
+    (
+        r#"[2026-11-27 22:23:20 +0000] 127.0.0.1 - "POST /order HTTP/1.1" 200 0.349"#,
+        &[
+            ("table", "request"),
+            ("ts", "2026-11-27T22:23:20.000000Z"),
+            ("http_request_method", "POST"),
+            ("duration_seconds", "0.00034899999999999997"),
+            ("attrs.rest", "-"),
+        ],
+    ),
+    (
+        r#"[2026-11-27 22:23:17 +0000] [20828] [INFO] 127.0.0.1:55084 - - [27/Nov/2026:22:23:17 +0000] "GET /search 1.1" 200 6 "https://a.example/x?y=1" "Mozilla/5.0 (X11; Linux) "quoted" \back""#,
+        &[
+            ("client_address", "127.0.0.1"),
+            ("client_port", "55084"),
+            ("url_path", "/search"),
+            ("network_protocol_version", "1.1"),
+            ("http_request_header_referer", "https://a.example/x?y=1"),
+            ("user_agent_original", r#"Mozilla/5.0 (X11; Linux) "quoted" \back"#),
+            ("attrs.logger_prefix", "[2026-11-27 22:23:17 +0000] [20828] [INFO]"),
+        ],
+    ),
+    (
+        r#"127.0.0.1:48830 - - [27/Nov/2026:22:23:17] "GET /a"b" 200 6"#,
+        &[("table", "request"), ("url_path", "/a\"b"), ("response_body_bytes", "6")],
+    ),
+    (
+        "127.0.0.1 - - [27/Nov/2026 22:23:20] \"\u{1b}[33mGET /\"q\"/%E4 HTTP/1.1\u{1b}[0m\" 404 -",
+        &[
+            ("table", "request"),
+            ("http_request_method", "GET"),
+            ("url_path", "/\"q\"/%E4"),
+            ("http_response_status_code", "404"),
+        ],
+    ),
+    (
+        "\u{1b}[31m\u{1b}[1mWARNING: This is a development server.\u{1b}[0m",
+        &[("severity", "warn"), ("body", "WARNING: This is a development server.")],
+    ),
+    ("127.0.0.1 - - [27/Nov/2026 22:23:17] code 404, message File not found", &[("table", "log")]),
+];
+
+/// Morgan 1.12 (`dev`, `short`, `tiny` and a custom format) and pino-http 11 with Express 5 on Node 20,
+/// winston 3.19.
+const NODE: &[ProgramLine] = &[
+    (
+        "\u{1b}[0mGET /search?q=a%20b&x=1 \u{1b}[33m404\u{1b}[0m 0.833 ms - 145\u{1b}[0m",
+        &[
+            ("table", "request"),
+            ("url_path", "/search"),
+            ("url_query", "q=a%20b&x=1"),
+            ("response_body_bytes", "145"),
+            ("duration_seconds", "0.000833"),
+        ],
+    ),
+    (
+        "::ffff:127.0.0.1 - GET / HTTP/1.1 200 1 - 1.395 ms",
+        &[
+            ("client_address", "::ffff:127.0.0.1"),
+            ("network_protocol_version", "1.1"),
+            ("duration_seconds", "0.001395"),
+        ],
+    ),
+    ("GET / 200 1 - 1.395 ms", &[("table", "request"), ("http_response_status_code", "200")]),
+    ("GET / - - ms - -", &[("table", "request"), ("http_response_status_code", "-")]),
+    (
+        "2026-11-27T22:33:21.591Z ::ffff:127.0.0.1 GET / 200 1 - 1.395 ms",
+        &[("ts", "2026-11-27T22:33:21.591000Z"), ("client_address", "::ffff:127.0.0.1")],
+    ),
+    (
+        r#"{"level":30,"time":1795818801597,"pid":29988,"hostname":"vm","req":{"id":2,"method":"GET","url":"/search?q=1","query":{"q":"1"},"headers":{"host":"shop.example","user-agent":"Mozilla/5.0","x-request-id":"req-1"},"remoteAddress":"::1","remotePort":40078},"res":{"statusCode":404,"headers":{"content-length":145}},"responseTime":4,"msg":"request completed"}"#,
+        &[
+            ("table", "request"),
+            ("ts", "2026-11-27T22:33:21.597000Z"),
+            ("url_path", "/search"),
+            ("client_address", "::1"),
+            ("server_address", "shop.example"),
+            ("duration_seconds", "0.004"),
+            ("request_id", "req-1"),
+            ("attrs.msg", "request completed"),
+        ],
+    ),
+    (
+        r#"{"level":50,"time":1795818801597,"req":{"method":"GET","url":"/a"},"err":{"message":"boom"},"msg":"failed"}"#,
+        &[("table", "log"), ("severity", "error"), ("body", "failed"), ("attrs.req.url", "/a")],
+    ),
+    (
+        r#"error: connect ECONNREFUSED 127.0.0.1:5432 {"code":"ECONNREFUSED"}"#,
+        &[("severity", "error")],
+    ),
+    (
+        r#"{"@fields":{"level":"warn","ms":120},"@message":"slow","@timestamp":"2026-11-27T22:33:17.613Z"}"#,
+        &[("severity", "warn"), ("body", "slow"), ("attrs.@fields.ms", "120")],
+    ),
+];
+
+/// `log` and `log/slog` of Go 1.26, zap 1.28, logrus 1.10, charmbracelet/log 1.0, and Caddy 2.6.2 with
+/// its console format.
+const GO: &[ProgramLine] = &[
+    (
+        "app: 2026/11/27 17:33:16.715982 main.go:17: ERROR: cannot connect: refused",
+        &[("ts", "2026-11-27T17:33:16.715982Z"), ("severity", "error")],
+    ),
+    (
+        r#"{"time":"2026-11-27T17:33:16.716038956-05:00","level":"DEBUG+2","msg":"odd level"}"#,
+        &[("ts", "2026-11-27T22:33:16.716038Z"), ("severity", "debug")],
+    ),
+    (
+        "2026-11-27T17:33:16.716-0500\tERROR\tgo/main.go:21\tfailed\t{\"error\": \"dial tcp 127.0.0.1:5432: \\\"refused\\\"\"}",
+        &[
+            ("table", "log"),
+            ("severity", "error"),
+            ("body", "failed"),
+            ("attrs.caller", "go/main.go:21"),
+            ("attrs.error", "dial tcp 127.0.0.1:5432: \"refused\""),
+        ],
+    ),
+    (
+        "\u{1b}[33mWARN\u{1b}[0m[2026-11-27T17:33:16-05:00] coloured     \u{1b}[33ma\u{1b}[0m=1",
+        &[("ts", "2026-11-27T22:33:16.000000Z"), ("severity", "warn")],
+    ),
+    (
+        "2026/11/27 17:33:16 ERRO <go/main.go:27> bakery: failed to bake temp=375",
+        &[("severity", "error")],
+    ),
+    (
+        "2026/11/27 22:36:46.015\t\u{1b}[34mINFO\u{1b}[0m\thttp.log.access.log1\thandled request\t{\"request\": {\"remote_ip\": \"127.0.0.1\", \"remote_port\": \"54758\", \"proto\": \"HTTP/1.1\", \"method\": \"GET\", \"host\": \"shop.example\", \"uri\": \"/a?b=1\", \"headers\": {\"User-Agent\": [\"curl/8.1\"]}}, \"user_id\": \"\", \"duration\": 0.000011898, \"size\": 2, \"status\": 200}",
+        &[
+            ("table", "request"),
+            ("program", "caddy"),
+            ("ts", "2026-11-27T22:36:46.015000Z"),
+            ("url_path", "/a"),
+            ("user_agent_original", "curl/8.1"),
+            ("duration_seconds", "0.000011898"),
+        ],
+    ),
+    (
+        "[GIN] 2026/11/27 - 22:33:16 | 200 |      25.1µs |       127.0.0.1 | GET      \"/ping?a=1\"",
+        &[
+            ("table", "request"),
+            ("program", "gin"),
+            ("url_path", "/ping"),
+            ("duration_seconds", "0.0000251"),
+        ],
+    ),
+];
+
+/// `logging` of Python 3.11 with the formats of its documentation, Celery and Django; structlog 26.1,
+/// loguru 0.7.
+const PYTHON_LOGGERS: &[ProgramLine] = &[
+    ("2026-11-27 22:23:02,612 - app.web - WARNING - slow query", &[("severity", "warn")]),
+    (
+        "[2026-11-27 22:23:02,612: ERROR/MainProcess] failed é \"q\"",
+        &[("severity", "error"), ("ts", "2026-11-27T22:23:02.612000Z")],
+    ),
+    ("WARNING:app.web:slow query", &[("severity", "warn")]),
+    (
+        "INFO 2026-11-27 22:23:02,612 views 123 456 hello",
+        &[("severity", "info"), ("ts", "2026-11-27T22:23:02.612000Z")],
+    ),
+    ("2026-11-27 22:23:02 [warning  ] slow query", &[("severity", "warn")]),
+    (
+        r#"{"text": "2026-11-27 22:23:02.772 | ERROR    | app:both:10 - failed\n", "record": {"level": {"icon": "x", "name": "ERROR", "no": 40}, "message": "failed", "process": {"id": 20806, "name": "MainProcess"}, "time": {"repr": "2026-11-27 22:23:02.772269+00:00", "timestamp": 1795818182.772269}}}"#,
+        &[
+            ("severity", "error"),
+            ("body", "failed"),
+            ("process_id", "20806"),
+            ("ts", "2026-11-27T22:23:02.772269Z"),
+        ],
+    ),
+];
+
+/// logback 1.5 with the patterns of Dropwizard and Spring Boot, tracing of Rust, Monolog 2.9, `Logger`
+/// of Ruby 3.1, lograge 0.10, PHP-FPM 8.2, .NET's console.
+const OTHER_LOGGERS: &[ProgramLine] = &[
+    (
+        "ERROR [2026-11-27 22:37:44,583] [] com.acme.shop.OrderService: failed",
+        &[("severity", "error"), ("ts", "2026-11-27T22:37:44.583000Z")],
+    ),
+    (
+        "2026-11-27T22:37:44.583Z  WARN 1234 --- [shop] [           main] c.a.s.OrderService : slow",
+        &[("severity", "warn"), ("attrs.syslog_hostname", "-")],
+    ),
+    (
+        "2026-11-27T22:14:15.003215Z  INFO my_crate: listening on port=80",
+        &[("severity", "info"), ("program", "-"), ("attrs.syslog_hostname", "-")],
+    ),
+    (
+        "[2026-11-27T22:14:15.003215+00:00] app.WARNING: slow query {\"ms\":12} []",
+        &[("severity", "warn")],
+    ),
+    (
+        "E, [2026-11-27T22:14:15.003215 #1234] ERROR -- shop: failed",
+        &[("severity", "error"), ("ts", "2026-11-27T22:14:15.003215Z")],
+    ),
+    (
+        "method=GET path=/a format=html controller=Home action=index status=200 duration=12.34 view=5.1",
+        &[("table", "request"), ("url_path", "/a"), ("http_response_status_code", "200")],
+    ),
+    (
+        r#"127.0.0.1 -  27/Nov/2026:22:14:15 +0000 "GET /index.php" 200"#,
+        &[
+            ("table", "request"),
+            ("ts", "2026-11-27T22:14:15.000000Z"),
+            ("url_path", "/index.php"),
+            ("http_response_status_code", "200"),
+        ],
+    ),
+    ("fail: Microsoft.AspNetCore.Server.Kestrel[13]", &[("severity", "error")]),
+];
+
+/// rsyslog 8.2302 with `RSYSLOG_FileFormat` and `option.jsonf`, HAProxy 2.6.12 with a `log-format` in
+/// JSON, lighttpd 1.4.69.
+const SYSTEM: &[ProgramLine] = &[
+    (
+        "2026-11-27T22:14:15.003Z mymachine.example.com evntslog[77] \u{feff}An application event",
+        &[
+            ("program", "evntslog"),
+            ("process_id", "77"),
+            ("body", "An application event"),
+            ("attrs.syslog_hostname", "mymachine.example.com"),
+        ],
+    ),
+    (
+        "{\"@timestamp\":\"2026-11-27T22:14:15.003Z\", \"host\":\"a\", \"severity\":\"notice\", \"facility\":\"local4\", \"message\":\"\u{feff}An event\"}",
+        &[("body", "An event"), ("severity", "notice"), ("facility", "local4")],
+    ),
+    (
+        r#"<134>Nov 27 22:20:49 localhost haproxy[18928]: {"ts":"27/Nov/2026:22:20:49.235","client":"::ffff:127.0.0.1","port":56892,"fe":"fe_json","Ta":0,"TR":-1,"status":400,"bytes":0,"method":"<BADREQ>","uri":"<BADREQ>","proto":"<BADREQ>","tsc":"PR--"}"#,
+        &[
+            ("table", "request"),
+            ("program", "haproxy"),
+            ("client_address", "::ffff:127.0.0.1"),
+            ("http_request_method", "-"),
+            ("url_path", "-"),
+            ("attrs.method", "<BADREQ>"),
+            ("http_response_status_code", "400"),
+        ],
+    ),
+    (
+        r#"127.0.0.1 shop.example - [27/Nov/2026:22:36:45 +0000] "GET / HTTP/1.1" 403 341 "-" "curl/8.1""#,
+        &[("server_address", "shop.example"), ("attrs.remote_logname", "-")],
+    ),
+];
+
+#[test]
+fn access_lines_of_python_servers_are_requests() {
+    check(&LogFormat::Auto, PYTHON_SERVERS);
+}
+
+#[test]
+fn lines_of_node_have_their_columns() {
+    check(&LogFormat::Auto, NODE);
+}
+
+#[test]
+fn lines_of_go_have_their_columns() {
+    check(&LogFormat::Auto, GO);
+}
+
+#[test]
+fn lines_of_python_loggers_have_time_and_severity() {
+    check(&LogFormat::Auto, PYTHON_LOGGERS);
+}
+
+#[test]
+fn lines_of_other_loggers_have_time_and_severity() {
+    check(&LogFormat::Auto, OTHER_LOGGERS);
+}
+
+#[test]
+fn lines_of_syslog_daemons_and_proxies_have_their_columns() {
+    check(&LogFormat::Auto, SYSTEM);
+}
+
+/// nginx 1.22.1: addresses in one piece, as text and in JSON; a request that is none has no target.
+#[test]
+fn host_and_target_in_one_value_of_nginx_are_told_apart() {
+    let text = crate::nginx(
+        "$time_iso8601\t$remote_addr\t$request_method\t$scheme://$host$request_uri\t$status",
+    );
+    let json = crate::nginx(
+        r#"{"t":"$msec","url":"$scheme://$http_host$request_uri","st":$status,"m":"$request_method"}"#,
+    );
+    let bare =
+        crate::nginx(r#"{"t":"$msec","url":"$host:$server_port$uri$is_args$args","st":$status}"#);
+    let found: &[(&str, &str)] = &[
+        ("table", "request"),
+        ("url_scheme", "http"),
+        ("server_address", "shop.example"),
+        ("url_path", "/search"),
+        ("url_query", "q=a%20b&x=1"),
+    ];
+    check(
+        &text,
+        &[
+            (
+                "2026-11-27T22:20:49+00:00\t127.0.0.1\tGET\thttp://shop.example/search?q=a%20b&x=1\t200",
+                found,
+            ),
+            (
+                "2026-11-27T22:20:49+00:00\t127.0.0.1\t-\thttp://shop.example-\t400",
+                &[("server_address", "shop.example"), ("url_path", "-")],
+            ),
+            (
+                "2026-11-27T22:20:49+00:00\t::1\tGET\thttp://[::1]/six\t200",
+                &[("server_address", "[::1]"), ("url_path", "/six")],
+            ),
+        ],
+    );
+    check(
+        &json,
+        &[(
+            r#"{"t":"1795818049.070","url":"http://shop.example/search?q=a%20b&x=1","st":200,"m":"GET"}"#,
+            found,
+        )],
+    );
+    check(
+        &bare,
+        &[(
+            r#"{"t":"1795818049.070","url":"shop.example:8443/search?q=a%20b&x=1","st":200}"#,
+            &[
+                ("server_address", "shop.example"),
+                ("server_port", "8443"),
+                ("url_path", "/search"),
+                ("url_query", "q=a%20b&x=1"),
+            ],
+        )],
+    );
+}
+
+/// Apache httpd 2.4.71: host and target in one piece, times in parts, and the process of a thread.
+#[test]
+fn formats_of_apache_in_parts_are_read() {
+    let apache = |template: &str| LogFormat::ApacheTemplate { template: template.into() };
+    check(
+        &apache(
+            r#"%{begin:usec}t %{end:msec}t %a:%{remote}p %{c}a %A:%{local}p %H %m %U%q %s %>s %I %O %{ms}T %{us}T %S %{tid}P %{X-Request-Id}i %{Content-Type}o"#,
+        ),
+        &[(
+            "1795818010326863 1795818010466 127.0.0.1:47440 127.0.0.1 127.0.0.1:21090 HTTP/1.1 GET /search?q=a%20b&x=1 200 200 227 273 139 139723 500 139744453355200 req-1 -",
+            &[
+                ("ts", "2026-11-27T22:20:10.326863Z"),
+                ("client_address", "127.0.0.1"),
+                ("client_port", "47440"),
+                ("server_port", "21090"),
+                ("url_path", "/search"),
+                ("url_query", "q=a%20b&x=1"),
+                ("request_bytes", "227"),
+                ("response_bytes", "273"),
+                ("duration_seconds", "0.139723"),
+                ("request_id", "req-1"),
+            ],
+        )],
+    );
+    check(
+        &apache(r#"[%{%d/%b/%Y %T}t.%{msec_frac}t %{%z}t] %a \"%r\" %>s %b %T/%D %f %{Host}i%U%q"#),
+        &[(
+            r#"[27/Nov/2026 22:20:10.770 +0000] ::1 "OPTIONS * HTTP/1.1" 200 - 0/59 /var/www/html/* shop.example/x?y=1"#,
+            &[
+                ("ts", "2026-11-27T22:20:10.770000Z"),
+                ("http_request_method", "OPTIONS"),
+                ("url_path", "*"),
+                ("duration_seconds", "0.000059"),
+                ("server_address", "shop.example"),
+            ],
+        )],
+    );
+}
