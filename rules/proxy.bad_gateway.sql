@@ -42,7 +42,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {failed} of {requests} requests failed at {program} in {window} ({failed_ratio:%}), mostly {kind}; {line_text}{doubt_text}"
 why = "The proxy answers for an application that it cannot reach, that gives no usable answer, or that is too slow for its limits; or it fails itself, before it asks the application (500 without an upstream's status: connections or descriptors used up, a directory that it may not write, an error of a module). Each of these requests is a visitor who gets an error page. The status shows only that it failed; the reason is in the proxy's error log."
 look_at = "The error log of {program} on {host}: `select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Which paths: `select url_path, http_response_status_code, count(*) from request … group by 1, 2`. Then the application's own log at that time."
-silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Requests of a capture count only on a host without a proxy's log, and only with a status. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors; with Envoy: no response flag) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
+silent_when = "Fewer than 10 failures among 20 requests in 30 s, or at most 3 % of them; on a quiet site fewer than 5 failures or less than 20 % in 5 minutes (and in its last one); all failures within 5 s (a restart). It is a page from 20 %. It stays a mail if at most 3 client addresses have all the failures and nothing but failures, while 10 others are served (a bot at a broken path); if nearly all are 503 without a line about an upstream (maintenance or a limit on purpose, or the application sends 503 itself: the log's format cannot tell; Varnish's own 503 is always a failed fetch); and if they are 499 of unknown duration, which count only from half of all requests. A 500 counts only without an upstream's status, where the log has that status for other requests. Requests of a capture count only on a host without a proxy's log, and only with a status. Not counted: health checks (by user agent or path), 503 that the log shows to come from the application (app.errors; with Envoy: no response flag) or from HAProxy's own rules, and clients that leave within 5 s. The shares are defaults."
 fix = "{fix_text} Check: the share of 502, 503 and 504 is back to zero. Do not raise the proxy's timeouts: visitors then wait longer for the same error."
 source = "RFC 9110, 15.6.3 to 15.6.5; nginx ngx_http_upstream.c; HAProxy documentation 8.5, termination states; Envoy access log, response flags; nginx 499 in ngx_http_request.h"
 [text.line_text]
@@ -178,12 +178,13 @@ sides as (
   group by host, program, site
 ),
 spoken as (
-  select host, case when attrs['logger'] like 'http.log.error%' then 'caddy' when body like '50_ %' or body like '''50_ %' then 'traefik' else program end as program,
+  select host, case when attrs['logger'] like 'http.log.error%' then 'caddy' when body like '50_ %' or body like '''50_ %' then 'traefik' when body like '%.c.%)%' and coalesce(program, '') in ('', 'other', 'lighttpd') then 'the proxy' else program end as program,
     coalesce(case when program = 'nginx' then coalesce(nullif(attrs['server'], ''), attrs['host']) end, '') as named,
     case
       when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
       when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
       when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
+      when body like '%.c.%)%' and coalesce(program, '') in ('', 'other', 'lighttpd') then regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '')
       when program = 'apache' then regexp_match(body, '(attempt to connect to|remote server|body failed to|lookup failure for:) ([^ ]+)')[2]
       when attrs['logger'] is not null or attrs['error'] is not null or body like '''50%' then regexp_match(coalesce(attrs['error'], body), 'dial (?:tcp|unix) ([^ ]+): ')[1]
       else regexp_match(body, '([Ss]erver|backend) ''?([^ '']+)''? (is|has)')[2]
@@ -196,6 +197,7 @@ spoken as (
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%'
       or program = 'haproxy' and (message_template like '%erver % is DOWN%' or message_template like '%has no server available!')
+      or coalesce(program, '') in ('', 'other', 'lighttpd') and regexp_like(body, '^([0-9-]+ [0-9:]+: )?[(]([^ )]*/)?(gw_backend|mod_proxy|mod_fastcgi|mod_scgi|mod_ajp13)[.]c[.][0-9]+[)] (\[[a-z]+\] )?(establishing connection failed: |connect[(][)] [^ ]+: |connect(ion)? (failed|refused|timed out)|all handlers for |unexpected end-of-file |backend died; |response not received, request sent: |read timeout )')
       or coalesce(program, '') in ('', 'other', 'caddy') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
       or coalesce(program, '') in ('', 'other', 'traefik') and (regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null))
 ),
@@ -225,7 +227,8 @@ doubts as (
     case
       when kind = '499' then 'unsure'
       when is_limit and kind = '503' then 'limit'
-      when kind = '503' and line is null and upstream is null and failures > 0.8 * failed then 'purpose'
+      -- Varnish answers 503 by itself only where a fetch failed.
+      when kind = '503' and line is null and upstream is null and failures > 0.8 * failed and program not like 'varnish%' then 'purpose'
       when failing_clients between 1 and 3 and mixed_clients = 0 and served_clients >= 10 then 'bot'
       else 'none'
     end as doubt
