@@ -35,6 +35,7 @@ mod statement_size;
 mod table_provider;
 mod tables;
 mod views;
+mod word_filter;
 
 pub use condition::Condition;
 pub use distributed::{QueryChannel, QueryWorker, query_channel};
@@ -49,3 +50,4 @@ pub use query_request::Query;
 pub use query_stream::{QueryResult, QueryStream};
 pub use row_condition::{RowCondition, row_conditions};
 pub use row_hash::row_hashes;
+pub use word_filter::{PossibleRows, WordFilter};

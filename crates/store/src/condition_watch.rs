@@ -4,16 +4,19 @@
 //! `select 1 from request where upstream_tries > 1 and ts > $now - interval '60 seconds' and ts <=
 //! $now limit 1`, or several of these joined by `union all`. Planning one costs more CPU time than
 //! running it, and each run reads the same minute again. So each row is evaluated once, on append,
-//! and the time of the newest match is kept.
+//! and the time of the newest match is kept. One search finds the words that the conditions look
+//! for in a line, and only those whose word is there are evaluated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
+use arrow_select::take::take_record_batch;
 use parking_lot::RwLock;
 use weir_datafile::{table_index, timestamps};
-use weir_sql::{Condition, RowCondition};
+use weir_sql::{Condition, PossibleRows, RowCondition, WordFilter};
 use weir_tables::{Batch, Micros, TABLES};
 
 /// A watched condition.
@@ -50,35 +53,60 @@ pub(crate) struct WatchedCondition {
 
 /// All watched conditions, by table.
 pub(crate) struct WatchRegistry {
-    tables: RwLock<Vec<Vec<Arc<WatchedCondition>>>>,
+    tables: RwLock<Vec<TableWatches>>,
     /// Rows further ahead of the clock than this on arrival do not count: queries do not show them.
     ahead: i64,
+}
+
+/// The watched conditions of one table.
+#[derive(Default)]
+struct TableWatches {
+    conditions: Vec<Arc<WatchedCondition>>,
+    /// Made of all conditions when the next rows arrive.
+    filter: OnceLock<WordFilter>,
+}
+
+impl TableWatches {
+    /// The rows to evaluate, by condition.
+    fn possible(&self, rows: &RecordBatch) -> Vec<PossibleRows> {
+        let conditions = self.conditions.iter().map(|watched| watched.shape.row.as_str());
+        self.filter.get_or_init(|| WordFilter::new(conditions)).rows(rows)
+    }
 }
 
 impl WatchRegistry {
     pub(crate) fn new(ahead: Duration) -> Self {
         let ahead = i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX);
-        Self { tables: RwLock::new(vec![Vec::new(); TABLES.len()]), ahead }
+        let tables = TABLES.iter().map(|_| TableWatches::default()).collect();
+        Self { tables: RwLock::new(tables), ahead }
     }
 
     /// Evaluates rows that are about to become visible.
     pub(crate) fn see(&self, batch: &Batch, now: Micros) {
         let tables = self.tables.read();
         let watched = &tables[table_index(batch.table)];
-        if watched.is_empty() || batch.rows.num_rows() == 0 {
+        if watched.conditions.is_empty() || batch.rows.num_rows() == 0 {
             return;
         }
-        let ts = timestamps(&batch.rows);
         let end = now.0.saturating_add(self.ahead);
-        let newest = ts.iter().copied().filter(|ts| *ts <= end).max().unwrap_or(i64::MIN);
-        for watched in watched {
-            watched.see(batch, RowTimes { ts, newest, end });
+        let all = RowTimes::new(&batch.rows, end);
+        for (watched, possible) in watched.conditions.iter().zip(watched.possible(&batch.rows)) {
+            match possible {
+                PossibleRows::All => watched.see(&batch.rows, all),
+                PossibleRows::Some(rows) if rows.is_empty() => {}
+                PossibleRows::Some(rows) => match take_record_batch(&batch.rows, &rows) {
+                    Ok(rows) => watched.see(&rows, RowTimes::new(&rows, end)),
+                    Err(_) => watched.see(&batch.rows, all),
+                },
+            }
         }
     }
 
     pub(crate) fn add(&self, watched: WatchedCondition) -> Arc<WatchedCondition> {
         let mut tables = self.tables.write();
-        let list = &mut tables[table_index(watched.shape.table)];
+        let TableWatches { conditions: list, filter } =
+            &mut tables[table_index(watched.shape.table)];
+        *filter = OnceLock::new();
         list.retain(|other| Arc::strong_count(other) > 1);
         let of = |one: &WatchedCondition| (one.shape.row.clone(), one.shape.window_micros);
         if let Some(same) = list.iter().find(|other| of(other) == of(&watched)) {
@@ -90,7 +118,7 @@ impl WatchRegistry {
     }
 }
 
-/// Times of a batch, µs since 1970.
+/// Times of rows, µs since 1970.
 #[derive(Clone, Copy)]
 struct RowTimes<'a> {
     ts: &'a [i64],
@@ -100,15 +128,23 @@ struct RowTimes<'a> {
     end: i64,
 }
 
+impl<'a> RowTimes<'a> {
+    fn new(rows: &'a RecordBatch, end: i64) -> Self {
+        let ts = timestamps(rows);
+        let newest = ts.iter().copied().filter(|ts| *ts <= end).max().unwrap_or(i64::MIN);
+        Self { ts, newest, end }
+    }
+}
+
 impl WatchedCondition {
-    fn see(&self, batch: &Batch, RowTimes { ts, newest, end }: RowTimes<'_>) {
+    fn see(&self, rows: &RecordBatch, RowTimes { ts, newest, end }: RowTimes<'_>) {
         let start = self.asked.load(Ordering::Relaxed).saturating_sub(self.shape.window_micros);
         if newest <= start.max(self.newest.load(Ordering::Relaxed)) {
             return;
         }
         let began = Instant::now();
         // A condition from a user must not stop ingest.
-        let fits = catch_unwind(AssertUnwindSafe(|| self.condition.choose(&batch.rows)));
+        let fits = catch_unwind(AssertUnwindSafe(|| self.condition.choose(rows)));
         let newest = match fits {
             Ok(Ok(fits)) if !self.is_expensive(began.elapsed(), ts.len()) => {
                 let fits =
