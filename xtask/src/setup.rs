@@ -95,6 +95,9 @@ const FOR_TESTS: &[Package] = &[
     package("openssl", &["openssl"], "certificates of the intake's tests"),
     package("curl", &["curl"], "posts lines to the intake"),
     package("nsca-client", &["send_nsca"], "sends results of checks to the intake"),
+    package("postfix", &["postfix"], "delivers mails of incidents").with_service("postfix"),
+    package("nagios4-core", &["nagios4"], "reads results of incidents").with_service("nagios4"),
+    package("icinga2-bin", &["icinga2"], "reads results of incidents").with_service("icinga2"),
     package("pebble", &["pebble"], "an authority that issues certificates to the edge"),
     package(
         "default-jre-headless",

@@ -1,7 +1,7 @@
 //! Rows of `action_run` from orders and reports.
 
 use serde_json::json;
-use weir_act::{Order, OrderMode, RunReport, order_id_text};
+use weir_act::{Order, RunReport, order_id_text};
 use weir_tables::{ActionRun, ActionRunRows, Batch, Micros, Rows};
 
 /// One row, before it has a time.
@@ -30,7 +30,8 @@ impl<'a> RunRow<'a> {
         let order = self.order;
         let params = json!(order.params).to_string();
         let argv = self.report.map(|report| json!(report.argv).to_string());
-        let is_run = order.mode != OrderMode::DryRun;
+        // A dry run without steps of its own ran nothing and has no output.
+        let ran = self.report.filter(|report| report.started.is_some());
         let mut rows = ActionRunRows::default();
         rows.push(&ActionRun {
             ts,
@@ -46,7 +47,7 @@ impl<'a> RunRow<'a> {
             reason: self.reason.as_deref(),
             argv: argv.as_deref(),
             exit_status: self.report.and_then(|report| report.exit).map(i64::from),
-            output_tail: self.report.map(|report| report.output_tail.as_str()).filter(|_| is_run),
+            output_tail: ran.map(|report| report.output_tail.as_str()),
             duration_seconds: self.report.and_then(|report| {
                 let [started, ended] = [report.started?, report.ended?];
                 Some((ended - started) as f64 / 1e6)

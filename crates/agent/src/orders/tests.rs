@@ -177,6 +177,25 @@ async fn an_order_is_carried_as_it_is_and_its_outcome_is_rows() {
     assert!(site.pending().is_empty());
 }
 
+/// The hub decides on what a dry run printed.
+#[tokio::test]
+async fn output_of_a_dry_run_is_in_its_row_unless_nothing_ran() {
+    for (started, expected) in
+        [(json!(1_000_000), json!("frees=40%\n")), (json!(null), json!(null))]
+    {
+        let site = Site::new();
+        site.start();
+        let mut told: Value = serde_json::from_str(&report("ended")).expect("JSON");
+        told["mode"] = "dry_run".into();
+        told["started"] = started;
+        told["output_tail"] = "frees=40%\n".into();
+        let _helper = site.helper(&[&(line("taken", "", true) + &format!("{told}\n"))]);
+        site.carry(&Order { mode: OrderMode::DryRun, ..order() }).await;
+        assert_eq!(site.rows.states_until("ended").await, ["started", "ended"]);
+        assert_eq!(site.rows.last()["output_tail"], expected);
+    }
+}
+
 #[tokio::test]
 async fn no_socket_is_a_refusal_with_its_cure() {
     let site = Site::new();

@@ -88,17 +88,17 @@ impl Machine {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::set_permissions(dir.path(), mode(0o755)).expect("it is ours");
         let machine = Self { dir, helper: None };
-        machine.write("clock", "-40\n", 0o644);
-        machine.write("app.log", "", 0o644);
-        machine.write("weir.toml", CONFIG, 0o644);
-        machine.write("rules/test.stuck.sql", RULE, 0o644);
+        machine.write("clock", ("-40\n", 0o644));
+        machine.write("app.log", ("", 0o644));
+        machine.write("weir.toml", (CONFIG, 0o644));
+        machine.write("rules/test.stuck.sql", (RULE, 0o644));
         let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let passwd = format!("root:x:{}:{}::/:/bin/sh\n", ids.0, ids.1);
-        machine.write("root/etc/passwd", &passwd, 0o644);
-        machine.write("root/etc/weir/actions.d/restart-unit.toml", ACTION, 0o644);
+        machine.write("root/etc/passwd", (&passwd, 0o644));
+        machine.write("root/etc/weir/actions.d/restart-unit.toml", (ACTION, 0o644));
         let log = machine.path("app.log").display().to_string();
         let program = format!("#!/bin/sh\necho \"well $1\" >> {log}\necho restarted \"$1\"\n");
-        machine.write("root/usr/bin/restart", &program, 0o755);
+        machine.write("root/usr/bin/restart", (&program, 0o755));
         Some(machine)
     }
 
@@ -106,7 +106,7 @@ impl Machine {
         self.dir.path().join(part)
     }
 
-    fn write(&self, part: &str, content: &str, bits: u32) {
+    fn write(&self, part: &str, (content, bits): (&str, u32)) {
         let path = self.path(part);
         let parent = path.parent().expect("it is below the directory");
         std::fs::create_dir_all(parent).expect("it can be made");
@@ -116,7 +116,7 @@ impl Machine {
 
     /// Moves weir's clock; whole, so that no half file is read.
     fn set_clock(&self, offset: &str) {
-        self.write("clock.new", &format!("{offset}\n"), 0o644);
+        self.write("clock.new", (&format!("{offset}\n"), 0o644));
         std::fs::rename(self.path("clock.new"), self.path("clock")).expect("one directory");
     }
 
@@ -184,6 +184,12 @@ fn approve(weir: &Weir, run: &Value) {
 #[test]
 fn single_machine_repairs_itself_on_a_signed_order_and_verifies_it() {
     let Some(mut machine) = Machine::new("a repair of the hub's own host") else { return };
+    // The hub reads what the dry run prints from the host's rows.
+    machine.write("weir.toml", (&format!("{CONFIG}frees_percent = 5\n"), 0o644));
+    let action =
+        ACTION.replace("undo_none", "dry_run = [[\"/usr/bin/look\", \"{unit}\"]]\nundo_none");
+    machine.write("root/etc/weir/actions.d/restart-unit.toml", (&action, 0o644));
+    machine.write("root/usr/bin/look", ("#!/bin/sh\necho frees=40%\n", 0o755));
     let weir = machine.weir();
     assert!(weir.greeting.contains("(not there: docs/act.md sets it up)"), "{}", weir.greeting);
     machine.install_helper();
@@ -202,10 +208,11 @@ fn single_machine_repairs_itself_on_a_signed_order_and_verifies_it() {
     machine.set_clock("+1815");
     let verified = run_in(&weir, "verified");
     assert_eq!(verified["approved_by"], "ada", "{verified}");
-    let sql = "select state from action_run where run_id = order_id order by ts";
-    let states: Vec<String> =
-        weir.rows(sql).iter().filter_map(|row| row[0].as_str().map(str::to_owned)).collect();
-    assert_eq!(states, ["started", "ended"], "rows of the host");
+    assert_eq!(verified["dry_run"]["text"], "it would free 40 %", "{verified}");
+    let sql = "select mode, state from action_run where run_id = order_id order by ts";
+    let expected =
+        [["dry_run", "started"], ["dry_run", "ended"], ["run", "started"], ["run", "ended"]];
+    assert_eq!(weir.rows(sql), expected, "rows of the host");
     let log = std::fs::read_to_string(machine.path("app.log")).expect("it is there");
     assert_eq!(log, "stuck shop.service\nwell shop.service\n", "it ran once");
     assert!(
@@ -231,7 +238,7 @@ fn stop_file_of_a_single_machine_holds_for_weir_up() {
     let Some(mut machine) = Machine::new("the stop file") else { return };
     let weir = machine.weir();
     machine.install_helper();
-    machine.write("root/etc/weir/actions.off", "", 0o644);
+    machine.write("root/etc/weir/actions.off", ("", 0o644));
     approve(&weir, &machine.asked(&weir));
     let refused = run_in(&weir, "refused");
     assert_eq!(refused["refusal"], "by_host", "{refused}");

@@ -38,6 +38,7 @@ mod live;
 mod live_faults;
 mod logs;
 mod netns;
+mod notice_peers;
 mod notices;
 mod output_targets;
 mod outputs;

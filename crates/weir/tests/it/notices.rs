@@ -118,13 +118,13 @@ fn serve_hook(
 }
 
 /// A hub that takes JSON lines, with a rule that pages.
-struct NoticeHub {
+pub(super) struct NoticeHub {
     dir: tempfile::TempDir,
     intake: u16,
 }
 
 impl NoticeHub {
-    fn new(config: &str) -> Self {
+    pub(super) fn new(config: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("weir.toml"), config).expect("it can be written");
         std::fs::create_dir(dir.path().join("rules")).expect("it can be made");
@@ -133,7 +133,7 @@ impl NoticeHub {
     }
 
     /// A rule for lines that begin with `word`, which fires for some seconds.
-    fn add_rule(&self, id: &str, word: &str, seconds: u32) {
+    pub(super) fn add_rule(&self, id: &str, word: &str, seconds: u32) {
         let rule = RULE
             .replace("test.marker", id)
             .replace("'page %'", &format!("'{word} %'"))
@@ -147,7 +147,7 @@ impl NoticeHub {
         self.dir.path().join("weir.toml")
     }
 
-    fn start(&self) -> Weir {
+    pub(super) fn start(&self) -> Weir {
         let mut command = serve("hub", &self.dir.path().join("data"));
         quiet(&mut command);
         command.arg("--config").arg(self.config());
@@ -157,7 +157,7 @@ impl NoticeHub {
     }
 
     /// A line that makes a finding for the subject fire for some seconds.
-    fn mark(&self, subject: &str) {
+    pub(super) fn mark(&self, subject: &str) {
         self.write(&[&format!("page {subject}")]);
     }
 

@@ -160,6 +160,11 @@ impl AnsweringServer {
         }
     }
 
+    /// Without evidence of HTTP, by the start of its process.
+    fn trial(&self, start: u64) -> DigestTarget {
+        DigestTarget { process_start: Some(start), is_trial: true, ..self.target(1) }
+    }
+
     /// A loop that queries this server only.
     fn checks(&self, clock: &FixedClock) -> CheckLoop {
         let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
@@ -355,10 +360,8 @@ fn listener_without_evidence_is_tried_once_for_each_start_of_its_process() {
     for refusal in ["", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "\0\0\0\x04"] {
         let (server, clock) = (AnsweringServer::start(), clock());
         server.responses.lock().unwrap().insert("/weir/health", refusal.to_owned());
-        let trial =
-            |start| DigestTarget { process_start: Some(start), is_trial: true, ..server.target(1) };
         let mut checks = CheckLoop::new(CheckOrigin::default(), Vec::new(), clock.now());
-        checks.set_digest_targets(vec![trial(1)], clock.now());
+        checks.set_digest_targets(vec![server.trial(1)], clock.now());
         assert_eq!(poll_once(&mut checks, &clock), []);
         assert_eq!(server.paths(), [""; 0], "it has just begun to listen");
         clock.set(clock.now() + Duration::from_secs(10));
@@ -369,12 +372,12 @@ fn listener_without_evidence_is_tried_once_for_each_start_of_its_process() {
         for minutes in [1, 50] {
             checks.set_digest_targets(Vec::new(), clock.now());
             clock.set(clock.now() + Duration::from_secs(60 * minutes));
-            checks.set_digest_targets(vec![trial(1)], clock.now());
+            checks.set_digest_targets(vec![server.trial(1)], clock.now());
             clock.set(clock.now() + Duration::from_secs(86_400));
             assert_eq!(poll_once(&mut checks, &clock), []);
             assert_eq!(server.paths(), [""; 0], "the same process");
         }
-        checks.set_digest_targets(vec![trial(2)], clock.now());
+        checks.set_digest_targets(vec![server.trial(2)], clock.now());
         clock.set(clock.now() + Duration::from_secs(10));
         assert_eq!(poll_once(&mut checks, &clock), []);
         assert_eq!(server.paths().len(), tries.len(), "another process with the same id");

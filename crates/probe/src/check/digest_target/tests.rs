@@ -31,11 +31,12 @@ fn procfs(lines: &[(u32, &str)]) -> tempfile::TempDir {
 }
 
 fn shown(targets: &[DigestTarget]) -> String {
-    let line = |target: &DigestTarget| {
-        let once = if target.is_trial { ", once" } else { "" };
-        format!("{} as {}{once}\n", target.address, target.host_header)
-    };
     targets.iter().map(line).collect()
+}
+
+fn line(target: &DigestTarget) -> String {
+    let once = if target.is_trial { ", once" } else { "" };
+    format!("{} as {}{once}\n", target.address, target.host_header)
 }
 
 /// Targets without an upstream; ports and names that are excluded.
