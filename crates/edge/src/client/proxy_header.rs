@@ -143,9 +143,16 @@ fn addresses_v1<'a>(
     if source.is_ipv4() != is_four || destination.is_ipv4() != is_four {
         return None;
     }
-    let client = SocketAddr::new(source, words.next()?.parse().ok()?);
-    let server = Some(SocketAddr::new(destination, words.next()?.parse().ok()?));
+    let client = SocketAddr::new(source, port(words.next()?)?);
+    let server = Some(SocketAddr::new(destination, port(words.next()?)?));
     words.next().is_none().then_some(ProxiedAddresses { client, server })
+}
+
+/// A port in digits alone, without zeros before it.
+fn port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_zeros = text.len() > 1 && text.starts_with('0');
+    text.parse().ok().filter(|_| is_plain && !has_zeros)
 }
 
 fn parse_v2(bytes: &[u8]) -> ParsedHeader {
@@ -272,14 +279,32 @@ mod tests {
             "PROXY TCP6 192.0.2.1 198.51.100.2 5000 80\r\n",
             "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\n",
             "PROXY TCP4 192.0.2.1 198.51.100.2 70000 80\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 +5000 80\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 -1 80\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 05000 80\r\n",
+            "PROXY TCP4 192.0.2.01 198.51.100.2 5000 80\r\n",
+            "PROXY TCP4 192.0.2.256 198.51.100.2 5000 80\r\n",
+            "PROXY TCP4  192.0.2.1 198.51.100.2 5000 80\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 5000 80 \r\n",
+            "PROXY TCP6 fe80::1%eth0 2001:db8::2 5000 80\r\n",
+            "PROXY tcp4 192.0.2.1 198.51.100.2 5000 80\r\n",
+            "PROXY UDP4 192.0.2.1 198.51.100.2 5000 80\r\n",
+            "PROXY \r\n",
         ] {
             assert_eq!(parse(wrong.as_bytes()), ParsedHeader::Invalid, "{wrong}");
         }
         let long = format!("PROXY TCP4 {}", "1".repeat(200));
         assert_eq!(parse(long.as_bytes()), ParsedHeader::Invalid);
-        let mut short = SIGNATURE.to_vec();
-        short.extend([0x21, 0x11, 0, 4, 1, 2, 3, 4]);
-        assert_eq!(parse(&short), ParsedHeader::Invalid);
+        // Addresses that are too short, another version, and a command that does not exist.
+        for rest in [
+            &[0x21, 0x11, 0, 4, 1, 2, 3, 4][..],
+            &[0x21, 0x21, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+            &[0x11, 0x11, 0, 0],
+            &[0x31, 0x11, 0, 0],
+            &[0x22, 0x11, 0, 0],
+        ] {
+            assert_eq!(parse(&[&SIGNATURE[..], rest].concat()), ParsedHeader::Invalid, "{rest:?}");
+        }
     }
 
     #[test]

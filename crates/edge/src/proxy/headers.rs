@@ -181,6 +181,14 @@ pub(crate) fn set_target(parts: &mut request::Parts, backend: &Backend) {
     parts.uri = Uri::from_parts(target).unwrap_or_default();
 }
 
+/// Announces a body of unknown length where hyper takes it for absent, and drops it (RFC 9112 §6.1).
+pub(crate) fn announce_body(parts: &mut request::Parts) {
+    let is_rare = matches!(parts.method, Method::GET | Method::HEAD);
+    if is_rare && !parts.headers.contains_key(CONTENT_LENGTH) {
+        parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+}
+
 fn origin_form(uri: &Uri) -> Uri {
     let target = uri.path_and_query().cloned();
     target.map_or_else(|| Uri::from_static("/"), Uri::from)
@@ -325,10 +333,11 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Whether the request asks for a WebSocket over HTTP/1.1. Requests for other protocols are
-/// answered as if they had not asked.
+/// Whether the request asks for a WebSocket over HTTP/1.1, which a GET does (RFC 6455 §4.1). Requests
+/// for other protocols are answered as if they had not asked.
 pub(crate) fn wants_websocket(parts: &request::Parts) -> bool {
     parts.version == Version::HTTP_11
+        && parts.method == Method::GET
         && parts.headers.contains_key(UPGRADE)
         && is_websocket(&parts.headers)
         && parts.headers.get_all(CONNECTION).iter().any(|value| {

@@ -3,13 +3,32 @@
 //! The port that a scheme has by default may be left out (RFC 9110 §4.2), and so may the dot of
 //! DNS' root (RFC 3986 §3.2.2).
 
-/// Whether this is a host with an optional port, and not a path, a user or a list.
+use std::net::Ipv6Addr;
+
+/// Whether this is a host with an optional port (RFC 3986 §3.2), and not a path, a user or a list: a
+/// name, or an IPv6 address in brackets, and a port below 65,536.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && bytes.len() <= 255
-        && bytes.iter().all(|byte| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']')
-        })
+    let (host, port) = match bytes.iter().rposition(|byte| *byte == b':') {
+        Some(at) if !bytes[at..].contains(&b']') => (&bytes[..at], &bytes[at + 1..]),
+        _ => (bytes, &b""[..]),
+    };
+    let port = std::str::from_utf8(port).ok();
+    let is_port = port.is_some_and(|port| {
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && (port.is_empty() || port.parse::<u16>().is_ok())
+    });
+    let is_host = match host {
+        [b'[', address @ .., b']'] => is_ipv6(address),
+        _ => host
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')),
+    };
+    !host.is_empty() && bytes.len() <= 255 && is_host && is_port
+}
+
+/// Without a zone: it means something on its own host only.
+fn is_ipv6(address: &[u8]) -> bool {
+    std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
 /// Whether two authorities name the same host and port.
@@ -72,6 +91,54 @@ mod tests {
             let is_same = is_same_host([one.as_bytes(), other.as_bytes()], is_https);
             assert_eq!(is_same, expected, "{one} {other} {is_https}");
         }
+    }
+
+    #[test]
+    fn hosts_have_names_or_addresses_and_ports_that_exist() {
+        for host in [
+            "a",
+            "a:80",
+            "a:",
+            "a.",
+            "a.:80",
+            "_a-b.c",
+            "10.0.0.1:65535",
+            "[::1]",
+            "[::1]:80",
+            "[::ffff:1.2.3.4]",
+            "a:0",
+        ] {
+            assert!(is_authority(host.as_bytes()), "{host}");
+        }
+        for host in [
+            "",
+            ":",
+            ":80",
+            "a:b",
+            "a:+80",
+            "a:-1",
+            "a:65536",
+            "a:99999999999",
+            "a:80:80",
+            "::1",
+            "[::1",
+            "::1]",
+            "[]",
+            "[a]",
+            "[::1]a",
+            "[::1]:x",
+            "[fe80::1%25eth0]",
+            "a]",
+            "[a",
+            "a[b]",
+            "u@a",
+            "a/b",
+            "a%00",
+            "a,b",
+        ] {
+            assert!(!is_authority(host.as_bytes()), "{host}");
+        }
+        assert!(!is_authority(&[b'a'; 256]));
     }
 
     #[test]

@@ -101,7 +101,9 @@ impl Exchange {
         if is_connect {
             headers::translate_connect(&mut parts, tunnel::websocket_key(&session.worker));
         }
-        let wants_upgrade = is_connect || headers::wants_websocket(&parts);
+        // What a backend reads behind a body that is not over is neither a request nor a message.
+        let wants_upgrade =
+            is_connect || (headers::wants_websocket(&parts) && body.is_end_stream());
         let on_upgrade = if wants_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
         let id = headers::given_request_id(&parts.headers).cloned();
         let id = id.unwrap_or_else(|| session.worker.new_request_id());
@@ -330,6 +332,9 @@ impl Exchange {
         }
         let body = self.body.take().unwrap_or(RequestBody::Empty);
         headers::set_target(&mut parts, backend);
+        if self.has_body && !backend.protocol.is_h2() {
+            headers::announce_body(&mut parts);
+        }
         let mut request = Request::from_parts(parts, body);
         let (client, version) = (&self.session.conn, self.record.version);
         continue_gate::forward_interim(&mut request, client, version, self.gate.as_ref());

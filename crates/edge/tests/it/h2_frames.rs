@@ -8,12 +8,12 @@ use crate::lab::connect;
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
@@ -24,6 +24,12 @@ pub(crate) struct Frame {
     pub(crate) is_last: bool,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
+}
+
+/// Bytes of a frame.
+pub(crate) fn frame(head: [u8; 2], stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+    [&length[1..], &head, &stream.to_be_bytes(), payload].concat()
 }
 
 /// A field of a request: `(name, value)`.
@@ -45,24 +51,12 @@ impl FrameClient {
     }
 
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
-        let mut frame = length[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        let _ = self.0.write_all(&frame);
+        let _ = self.0.write_all(&frame([kind, flags], stream, payload));
     }
 
-    /// Sends a head, as literal fields without indexing (RFC 7541 §6.2.2).
+    /// Sends a head.
     pub(crate) fn ask(&mut self, stream: u32, fields: &[Field<'_>], is_last: bool) {
-        let mut block = Vec::new();
-        for (name, value) in fields {
-            block.push(0);
-            for text in [name, value] {
-                block.push(u8::try_from(text.len()).expect("a short text"));
-                block.extend(text.as_bytes());
-            }
-        }
+        let block = block(fields);
         let flags = END_HEADERS | if is_last { END_STREAM } else { 0 };
         self.send(HEADERS, flags, stream, &block);
     }
@@ -111,6 +105,19 @@ impl FrameClient {
             }
         }
     }
+}
+
+/// Literal fields without indexing (RFC 7541 §6.2.2).
+pub(crate) fn block(fields: &[Field<'_>]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).expect("a short text"));
+            block.extend(text.as_bytes());
+        }
+    }
+    block
 }
 
 /// The head of a GET.

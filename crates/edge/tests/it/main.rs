@@ -8,6 +8,7 @@ mod canary;
 mod changes;
 mod client_address;
 mod failures;
+mod h2_attacks;
 mod h2_frames;
 mod half_close;
 mod haproxy;

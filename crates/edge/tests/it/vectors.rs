@@ -13,10 +13,10 @@ use crate::lab::{Lab, connect, read_all, settings};
 const VECTORS: &str = include_str!("vectors/requests.txt");
 
 /// Requests as the backend has read them: method, target and length of the body.
-type SeenRequests = Arc<Mutex<Vec<String>>>;
+pub(crate) type SeenRequests = Arc<Mutex<Vec<String>>>;
 
 /// A backend that reads strictly, so that what it reads has one meaning only.
-fn strict_backend(seen: &SeenRequests) -> SocketAddr {
+pub(crate) fn strict_backend(seen: &SeenRequests) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let seen = Arc::clone(seen);

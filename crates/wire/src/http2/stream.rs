@@ -224,7 +224,7 @@ impl StreamTable {
     pub(crate) fn sent(&mut self, sender: Side, id: StreamId, data: SentData) {
         let window = &mut self.windows[at(sender)];
         window.connection -= i64::from(data.length);
-        let (is_used_up, initial) = (window.connection <= 0, window.initial);
+        let is_used_up = window.connection <= 0;
         if is_used_up && window.stalled_since == 0 && !data.is_last && !window.is_unknown {
             (window.stalled_since, window.stalled_by) = (data.ts, id);
         }
@@ -232,11 +232,12 @@ impl StreamTable {
         let Some(stream) = self.find(id) else { return };
         stream.credit[at(sender)] -= i64::from(data.length);
         if !is_used_up && !is_unknown && !data.is_last {
-            self.stall_if_used_up(sender, id, initial, data.ts);
+            self.stall_if_used_up(sender, id, data.ts);
         }
     }
 
-    fn stall_if_used_up(&mut self, sender: Side, id: StreamId, initial: i64, ts: i64) {
+    fn stall_if_used_up(&mut self, sender: Side, id: StreamId, ts: i64) {
+        let initial = self.windows[at(sender)].initial;
         let Some(stream) = self.find(id) else { return };
         let since = &mut stream.stalled_since[at(sender)];
         if *since == 0 && initial + stream.credit[at(sender)] <= 0 {
@@ -265,8 +266,8 @@ impl StreamTable {
             return None;
         }
         let since = std::mem::take(&mut window.stalled_since);
-        let (by, initial) = (window.stalled_by, window.initial);
-        self.stall_if_used_up(sender, by, initial, update.ts);
+        let by = window.stalled_by;
+        self.stall_if_used_up(sender, by, update.ts);
         self.items.iter_mut().for_each(|stream| stream.was_stalled = true);
         Some(FlowStall { since, is_of_connection: true })
     }
@@ -348,25 +349,25 @@ mod tests {
         table
     }
 
-    fn send(table: &mut StreamTable, id: u32, length: u32, ts: i64) {
+    fn send(table: &mut StreamTable, [id, length]: [u32; 2], ts: i64) {
         table.sent(SERVER, StreamId(id), SentData { ts, length, is_last: false });
     }
 
-    fn grant(table: &mut StreamTable, id: u32, bytes: u32, ts: i64) -> Option<FlowStall> {
+    fn grant(table: &mut StreamTable, [id, bytes]: [u32; 2], ts: i64) -> Option<FlowStall> {
         table.update(SERVER, StreamId(id), WindowUpdate { ts, bytes })
     }
 
     #[test]
     fn a_stream_whose_window_is_used_up_stalls_until_it_is_updated() {
         let mut table = table(&[1, 3]);
-        assert_eq!(grant(&mut table, 0, 1 << 20, 1), None);
-        send(&mut table, 1, 65_535, 10);
-        send(&mut table, 3, 1000, 11);
-        assert_eq!(grant(&mut table, 3, 1000, 20), None);
+        assert_eq!(grant(&mut table, [0, 1 << 20], 1), None);
+        send(&mut table, [1, 65_535], 10);
+        send(&mut table, [3, 1000], 11);
+        assert_eq!(grant(&mut table, [3, 1000], 20), None);
         let stall = FlowStall { since: 10, is_of_connection: false };
         assert_eq!(table.open_stalls(SERVER).collect::<Vec<_>>(), [stall]);
-        assert_eq!(grant(&mut table, 1, 1, 30), Some(stall));
-        send(&mut table, 1, 1, 40);
+        assert_eq!(grant(&mut table, [1, 1], 30), Some(stall));
+        send(&mut table, [1, 1], 40);
         let mut ended = Vec::new();
         table.set_initial(SERVER, 70_000, &mut |stall| ended.push(stall));
         assert_eq!(ended, [FlowStall { since: 40, is_of_connection: false }]);
@@ -377,19 +378,19 @@ mod tests {
     #[test]
     fn the_window_of_the_connection_stalls_all_streams() {
         let mut table = table(&[1, 3]);
-        send(&mut table, 1, 35_535, 10);
-        send(&mut table, 3, 30_000, 11);
+        send(&mut table, [1, 35_535], 10);
+        send(&mut table, [3, 30_000], 11);
         let of_connection = FlowStall { since: 11, is_of_connection: true };
         assert_eq!(table.open_stalls(SERVER).collect::<Vec<_>>(), [of_connection]);
-        assert_eq!(grant(&mut table, 3, 1000, 20), None);
-        assert_eq!(grant(&mut table, 0, 1000, 30), Some(of_connection));
+        assert_eq!(grant(&mut table, [3, 1000], 20), None);
+        assert_eq!(grant(&mut table, [0, 1000], 30), Some(of_connection));
         // Both windows at once: the stream waits for its own once the connection's is open.
-        send(&mut table, 3, 1000, 40);
+        send(&mut table, [3, 1000], 40);
         assert_eq!(table.open_stalls(SERVER).count(), 1);
-        assert!(grant(&mut table, 0, 100_000, 41).is_some());
-        send(&mut table, 3, 35_535, 50);
+        assert!(grant(&mut table, [0, 100_000], 41).is_some());
+        send(&mut table, [3, 35_535], 50);
         let of_stream = FlowStall { since: 50, is_of_connection: false };
-        assert_eq!(grant(&mut table, 3, 1, 60), Some(of_stream));
+        assert_eq!(grant(&mut table, [3, 1], 60), Some(of_stream));
     }
 
     #[test]
@@ -399,7 +400,7 @@ mod tests {
         known.sent(SERVER, StreamId(1), last);
         let mut unknown = StreamTable::unknown();
         unknown.add(HttpStream::new(StreamId(1), 0));
-        send(&mut unknown, 1, 1 << 20, 1);
+        send(&mut unknown, [1, 1 << 20], 1);
         for table in [known, unknown] {
             assert_eq!(table.open_stalls(SERVER).count(), 0);
         }

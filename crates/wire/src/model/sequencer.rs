@@ -93,6 +93,30 @@ struct UpstreamTimes {
     tries: u16,
 }
 
+/// A request that has an upstream request: when it was sent, its think time in microseconds, and whether
+/// it is the first of its connection.
+#[derive(Clone, Copy)]
+struct SentRequest {
+    sent: i64,
+    think: u64,
+    is_first: bool,
+}
+
+impl UpstreamTimes {
+    /// Adds the upstream's part of a request's think time.
+    fn add_to(&self, tier: &mut Tier, SentRequest { sent, think, is_first }: SentRequest) {
+        if self.tries == 0 || self.answered[0] == 0 {
+            return;
+        }
+        tier.with_upstream += 1;
+        let stalls = if is_first { &mut tier.stall_first } else { &mut tier.stall_later };
+        stalls.add(micros(self.asked - sent));
+        let theirs = micros(self.think_ns);
+        tier.upstream_think.add(theirs);
+        tier.own_think.add(think.saturating_sub(theirs));
+    }
+}
+
 /// Element at `at`, created if absent.
 fn entry<T: Default + Clone>(items: &mut Vec<T>, at: u32) -> &mut T {
     let at = at as usize;
@@ -350,16 +374,8 @@ impl Sequencer {
             tier.server_pause_us += micros(exchange.server_pause_ns);
         }
         tier.total.add(total);
-        let upstream = &record.upstream;
-        if upstream.tries > 0 && upstream.answered[0] != 0 {
-            tier.with_upstream += 1;
-            let stalls =
-                if exchange.order == 1 { &mut tier.stall_first } else { &mut tier.stall_later };
-            stalls.add(micros(upstream.asked - sent));
-            let theirs = micros(upstream.think_ns);
-            tier.upstream_think.add(theirs);
-            tier.own_think.add(think.saturating_sub(theirs));
-        }
+        let is_first = exchange.order == 1;
+        record.upstream.add_to(tier, SentRequest { sent, think, is_first });
         let url = tier.urls.entry(record.url).or_default();
         url.requests += 1;
         url.streams += u64::from(exchange.is_stream);
@@ -368,8 +384,8 @@ impl Sequencer {
         let slice = tier.slices.at(began);
         slice.time(times);
         if let Some(think) = times.think {
-            url.add_think(think, exchange.order == 1);
-            slice.think_of(exchange.order == 1, think);
+            url.add_think(think, is_first);
+            slice.think_of(is_first, think);
         }
         slice.has_late |= asked < grid.start_ns;
         let slice = tier.slices.at(ended);

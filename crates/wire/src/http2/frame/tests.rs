@@ -36,9 +36,9 @@ impl FrameSink for EventLog {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(head: [u8; 2], stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    [&length[1..], &head, &stream.to_be_bytes(), payload].concat()
 }
 
 /// `GET` of a path as a literal that is not inserted.
@@ -53,21 +53,21 @@ fn conversation() -> (Vec<u8>, &'static str) {
     let parts = request("/in/three/parts");
     let promise = [&[0, 0, 0, 2][..], &request("/pushed")].concat();
     let out = [
-        frame(SETTINGS, 0, 0, &settings),
-        frame(SETTINGS, ACK, 0, b""),
-        frame(HEADERS, END_HEADERS | END_STREAM, 1, &request("/a")),
-        frame(HEADERS, END_HEADERS | PADDED | HAS_PRIORITY, 3, &padded),
-        frame(DATA, 0, 3, b"12345"),
-        frame(PING, 0, 0, b"12345678"),
-        frame(DATA, END_STREAM, 3, b""),
-        frame(HEADERS, END_STREAM, 5, &parts[..4]),
-        frame(CONTINUATION, 0, 5, &parts[4..9]),
-        frame(CONTINUATION, END_HEADERS, 5, &parts[9..]),
-        frame(PUSH_PROMISE, END_HEADERS, 1, &promise),
-        frame(0x10, 0, 0, b"unknown kind"),
-        frame(WINDOW_UPDATE, 0, 0, &[0, 0, 1, 0]),
-        frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]),
-        frame(GOAWAY, 0, 0, &[0, 0, 0, 5, 0, 0, 0, 0, b'd']),
+        frame([SETTINGS, 0], 0, &settings),
+        frame([SETTINGS, ACK], 0, b""),
+        frame([HEADERS, END_HEADERS | END_STREAM], 1, &request("/a")),
+        frame([HEADERS, END_HEADERS | PADDED | HAS_PRIORITY], 3, &padded),
+        frame([DATA, 0], 3, b"12345"),
+        frame([PING, 0], 0, b"12345678"),
+        frame([DATA, END_STREAM], 3, b""),
+        frame([HEADERS, END_STREAM], 5, &parts[..4]),
+        frame([CONTINUATION, 0], 5, &parts[4..9]),
+        frame([CONTINUATION, END_HEADERS], 5, &parts[9..]),
+        frame([PUSH_PROMISE, END_HEADERS], 1, &promise),
+        frame([0x10, 0], 0, b"unknown kind"),
+        frame([WINDOW_UPDATE, 0], 0, &[0, 0, 1, 0]),
+        frame([RST_STREAM, 0], 3, &[0, 0, 0, 8]),
+        frame([GOAWAY, 0], 0, &[0, 0, 0, 5, 0, 0, 0, 0, b'd']),
     ];
     let text = "i100 h1:/a. h3:/padded d3:5 d3:0. h5:/in/three/parts. w0:256 r3:8 g5 ";
     (out.concat(), text)
@@ -93,7 +93,7 @@ fn frames_mean_the_same_in_any_pieces() {
 
 #[test]
 fn what_was_not_captured_hides_no_frame_behind_it() {
-    let data = frame(DATA, 0, 1, &[0; 1000]);
+    let data = frame([DATA, 0], 1, &[0; 1000]);
     let mut reader = FrameReader::new(false);
     assert_eq!(feed(&mut reader, &data[..40], data.len()), "d1:1000 ");
     // A head that is missing, and packets that do not and do begin with a frame.
@@ -108,9 +108,9 @@ fn what_was_not_captured_hides_no_frame_behind_it() {
 fn a_cut_header_block_gives_its_beginning_and_no_more_entries() {
     let mut reader = FrameReader::new(false);
     let inserted = [&request("/a")[..], &[0x40, 1, b'x', 1, b'y']].concat();
-    let head = frame(HEADERS, END_HEADERS | END_STREAM, 1, &inserted);
+    let head = frame([HEADERS, END_HEADERS | END_STREAM], 1, &inserted);
     assert_eq!(feed(&mut reader, &head[..head.len() - 2], head.len()), "h1:/a~. ");
-    let next = frame(HEADERS, END_HEADERS, 3, &[&request("/b")[..], &[0xbe]].concat());
+    let next = frame([HEADERS, END_HEADERS], 3, &[&request("/b")[..], &[0xbe]].concat());
     assert_eq!(feed(&mut reader, &next, next.len()), "h3:/b ");
 }
 
@@ -118,28 +118,28 @@ fn a_cut_header_block_gives_its_beginning_and_no_more_entries() {
 #[test]
 fn a_header_block_has_a_limit() {
     let mut reader = FrameReader::new(false);
-    let mut found = feed(&mut reader, &frame(HEADERS, 0, 1, &request("/a")), 14);
-    let more = frame(CONTINUATION, 0, 1, &[0; 16_000]);
+    let mut found = feed(&mut reader, &frame([HEADERS, 0], 1, &request("/a")), 14);
+    let more = frame([CONTINUATION, 0], 1, &[0; 16_000]);
     for _ in 0..100 {
         found += &feed(&mut reader, &more, more.len());
         assert!(reader.payload.len() <= BLOCK_BYTES_MAX);
     }
-    found += &feed(&mut reader, &frame(CONTINUATION, END_HEADERS, 1, b""), 9);
+    found += &feed(&mut reader, &frame([CONTINUATION, END_HEADERS], 1, b""), 9);
     assert_eq!(found, "h1:/a~ ");
     assert!(reader.payload.capacity() <= BUFFER_BYTES);
 }
 
 #[test]
 fn the_middle_of_a_connection_is_recognised() {
-    let answer = frame(HEADERS, END_HEADERS, 1, &[0x88, 0xbe]);
-    let update = frame(WINDOW_UPDATE, 0, 0, &[0, 0, 1, 0]);
+    let answer = frame([HEADERS, END_HEADERS], 1, &[0x88, 0xbe]);
+    let update = frame([WINDOW_UPDATE, 0], 0, &[0, 0, 1, 0]);
     let cases = [
         (PREFACE.to_vec(), Some(FirstFrames::Preface)),
-        (frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9]), Some(FirstFrames::Response)),
-        (frame(SETTINGS, ACK, 0, b""), Some(FirstFrames::Any)),
-        (frame(HEADERS, END_HEADERS, 7, &request("/")), Some(FirstFrames::Request)),
-        ([&answer[..], &frame(DATA, 0, 1, b"abc")].concat(), Some(FirstFrames::Response)),
-        ([&update[..], &frame(PING, ACK, 0, &[0; 8])].concat(), Some(FirstFrames::Any)),
+        (frame([SETTINGS, 0], 0, &[0, 3, 0, 0, 0, 9]), Some(FirstFrames::Response)),
+        (frame([SETTINGS, ACK], 0, b""), Some(FirstFrames::Any)),
+        (frame([HEADERS, END_HEADERS], 7, &request("/")), Some(FirstFrames::Request)),
+        ([&answer[..], &frame([DATA, 0], 1, b"abc")].concat(), Some(FirstFrames::Response)),
+        ([&update[..], &frame([PING, ACK], 0, &[0; 8])].concat(), Some(FirstFrames::Any)),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), None),
         ([&update[..], b"garbage and more of it"].concat(), None),
         (vec![0; 60], None),

@@ -3,25 +3,25 @@
 use super::*;
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(head: [u8; 2], stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    [&length[1..], &head, &stream.to_be_bytes(), payload].concat()
 }
 
 const END_HEADERS: u8 = 4;
 
 fn headers(stream: u32, is_last: bool, block: &[u8]) -> Vec<u8> {
-    frame(1, END_HEADERS | u8::from(is_last), stream, block)
+    frame([1, END_HEADERS | u8::from(is_last)], stream, block)
 }
 
 fn data(stream: u32, is_last: bool, length: usize) -> Vec<u8> {
-    frame(0, u8::from(is_last), stream, &vec![0; length])
+    frame([0, u8::from(is_last)], stream, &vec![0; length])
 }
 
 /// A field as a literal that enters the table, of a name in the static table or of its own.
-fn literal(index: u8, name: &str, value: &str) -> Vec<u8> {
+fn literal(index: u8, texts: [&str; 2]) -> Vec<u8> {
     let mut out = vec![0x40 | index];
-    for text in [name, value].into_iter().skip(usize::from(index > 0)) {
+    for text in texts.into_iter().skip(usize::from(index > 0)) {
         out.push(u8::try_from(text.len()).expect("short"));
         out.extend(text.as_bytes());
     }
@@ -30,21 +30,21 @@ fn literal(index: u8, name: &str, value: &str) -> Vec<u8> {
 
 /// `POST` of a method of gRPC.
 fn call(path: &str) -> Vec<u8> {
-    [&[0x83, 0x86][..], &literal(4, "", path)].concat()
+    [&[0x83, 0x86][..], &literal(4, ["", path])].concat()
 }
 
 /// `GET` of a path.
 fn page(path: &str) -> Vec<u8> {
-    [&[0x82, 0x86][..], &literal(4, "", path)].concat()
+    [&[0x82, 0x86][..], &literal(4, ["", path])].concat()
 }
 
 /// Head of a gRPC response.
 fn grpc_head() -> Vec<u8> {
-    [&[0x88][..], &literal(31, "", "application/grpc")].concat()
+    [&[0x88][..], &literal(31, ["", "application/grpc"])].concat()
 }
 
 fn grpc_status(code: &str) -> Vec<u8> {
-    literal(0, "grpc-status", code)
+    literal(0, ["grpc-status", code])
 }
 
 /// A message of gRPC.
@@ -55,10 +55,10 @@ fn message(length: u8) -> Vec<u8> {
 /// The preface and settings of both sides.
 fn greet(script: &mut TrafficScript, line: &mut ScriptedConnection, at: i64) {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    script.data(line, CLIENT, at, [&preface[..], &frame(4, 0, 0, &[])].concat());
-    script.data(line, SERVER, at, frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]));
-    script.data(line, CLIENT, at, frame(4, 1, 0, &[]));
-    script.data(line, SERVER, at, frame(4, 1, 0, &[]));
+    script.data(line, CLIENT, at, [&preface[..], &frame([4, 0], 0, &[])].concat());
+    script.data(line, SERVER, at, frame([4, 0], 0, &[0, 3, 0, 0, 0, 100]));
+    script.data(line, CLIENT, at, frame([4, 1], 0, &[]));
+    script.data(line, SERVER, at, frame([4, 1], 0, &[]));
 }
 
 /// A unary call that is answered after `think` ms.
@@ -69,11 +69,11 @@ fn unary(
     [at, think]: [i64; 2],
     status: &str,
 ) {
-    let ask = [headers(stream, false, &call("/shop.Cart/Add")), frame(0, 1, stream, &message(9))];
+    let ask = [headers(stream, false, &call("/shop.Cart/Add")), frame([0, 1], stream, &message(9))];
     script.data(line, CLIENT, at, ask.concat());
     let answer = [
         headers(stream, false, &grpc_head()),
-        frame(0, 0, stream, &message(20)),
+        frame([0, 0], stream, &message(20)),
         headers(stream, true, &grpc_status(status)),
     ];
     script.data(line, SERVER, at + think, answer.concat());
@@ -141,7 +141,7 @@ fn calls_that_the_server_resets_have_failed() {
                 if has_head {
                     script.data(line, SERVER, at + 5, headers(stream, false, &grpc_head()));
                 }
-                script.data(line, SERVER, at + 9, frame(3, 0, stream, &[0, 0, 0, code]));
+                script.data(line, SERVER, at + 9, frame([3, 0], stream, &[0, 0, 0, code]));
             }
         }
         script.run(ModelOptions::default())
@@ -180,7 +180,7 @@ fn a_grpc_response_without_a_status_has_failed() {
     let alone = site(|stream| headers(stream, true, &grpc_status("12")));
     assert_eq!(alone, (DelayVerdict::Failing, 30, "12".to_owned()));
     let web = site(|stream| {
-        let head = [&[0x88][..], &literal(31, "", "application/grpc-web+proto")].concat();
+        let head = [&[0x88][..], &literal(31, ["", "application/grpc-web+proto"])].concat();
         [headers(stream, false, &head), data(stream, true, 30)].concat()
     });
     assert_eq!(web, (DelayVerdict::Smooth, 0, String::new()));
@@ -196,8 +196,8 @@ fn a_goaway_ends_the_calls_that_the_server_does_not_take() {
     for stream in [1, 3, 5] {
         script.data(line, CLIENT, 10, headers(stream, true, &call("/shop.Cart/Add")));
     }
-    script.data(line, SERVER, 12, frame(7, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
-    script.data(line, SERVER, 14, frame(7, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
+    script.data(line, SERVER, 12, frame([7, 0], 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
+    script.data(line, SERVER, 14, frame([7, 0], 0, &[0, 0, 0, 3, 0, 0, 0, 0]));
     for (stream, at) in [(3, 30), (1, 50)] {
         let answer =
             [headers(stream, false, &grpc_head()), headers(stream, true, &grpc_status("0"))];
@@ -220,8 +220,8 @@ fn downloads(pause: i64, has_window: bool) -> (Report, ObservedRows) {
         let line = &mut script.open(8000, at, 1);
         greet(&mut script, line, at + 2);
         if has_window {
-            script.data(line, CLIENT, at + 3, frame(8, 0, 0, &[0, 16, 0, 0]));
-            script.data(line, CLIENT, at + 3, frame(4, 0, 0, &[0, 4, 0, 16, 0, 0]));
+            script.data(line, CLIENT, at + 3, frame([8, 0], 0, &[0, 16, 0, 0]));
+            script.data(line, CLIENT, at + 3, frame([4, 0], 0, &[0, 4, 0, 16, 0, 0]));
         }
         script.data(line, CLIENT, at + 10, headers(1, true, &page("/file")));
         script.data(line, SERVER, at + 20, headers(1, false, &[0x88]));
@@ -230,7 +230,7 @@ fn downloads(pause: i64, has_window: bool) -> (Report, ObservedRows) {
             script.data(line, SERVER, at + 20, piece);
             script.ack(line, CLIENT, at + 21);
         }
-        let update = [frame(8, 0, 0, &[0, 1, 0, 0]), frame(8, 0, 1, &[0, 1, 0, 0])].concat();
+        let update = [frame([8, 0], 0, &[0, 1, 0, 0]), frame([8, 0], 1, &[0, 1, 0, 0])].concat();
         if !has_window {
             script.data(line, CLIENT, at + 21 + pause, update);
         }
@@ -269,7 +269,7 @@ fn a_server_that_updates_no_window_reads_uploads_slowly() {
             script.data(line, CLIENT, at + 10, data(1, false, 16_384 - usize::from(part == 3)));
             script.ack(line, SERVER, at + 11);
         }
-        let update = [frame(8, 0, 0, &[0, 1, 0, 0]), frame(8, 0, 1, &[0, 1, 0, 0])].concat();
+        let update = [frame([8, 0], 0, &[0, 1, 0, 0]), frame([8, 0], 1, &[0, 1, 0, 0])].concat();
         script.data(line, SERVER, at + 900, update);
         script.data(line, CLIENT, at + 901, data(1, true, 1000));
         let answer = [headers(1, false, &grpc_head()), headers(1, true, &grpc_status("0"))];
@@ -291,10 +291,10 @@ fn an_upgrade_to_h2c_is_followed() {
     script.data(line, CLIENT, 10, ask);
     let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     let answer = [headers(1, false, &[0x88]), data(1, true, 50)].concat();
-    script.data(line, SERVER, 310, [&switch[..], &frame(4, 0, 0, &[]), &answer].concat());
+    script.data(line, SERVER, 310, [&switch[..], &frame([4, 0], 0, &[]), &answer].concat());
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let second = headers(3, true, &page("/second"));
-    script.data(line, CLIENT, 320, [&preface[..], &frame(4, 0, 0, &[]), &second].concat());
+    script.data(line, CLIENT, 320, [&preface[..], &frame([4, 0], 0, &[]), &second].concat());
     script.data(line, SERVER, 340, [headers(3, false, &[0x8e]), data(3, true, 0)].concat());
     script.ack(line, CLIENT, 341);
     let (report, rows) = script.run(ModelOptions::default());
@@ -312,7 +312,7 @@ fn the_middle_of_a_connection_is_read_without_its_header_table() {
     for client in 0..10_i64 {
         let line = &mut script.line(50_051);
         let at = client * 20;
-        script.data(line, CLIENT, at, frame(8, 0, 0, &[0, 0, 1, 0]));
+        script.data(line, CLIENT, at, frame([8, 0], 0, &[0, 0, 1, 0]));
         for number in 0..10 {
             let (at, stream) = (at + 50 + i64::from(number) * 300, 2 * number + 101);
             // Path, content type and status are entries from before the capture.
@@ -371,12 +371,12 @@ fn streams_that_stay_open_give_no_slow_application() {
                 line,
                 CLIENT,
                 at + 5,
-                [ask, frame(0, u8::from(is_request_over), 1, &message(5))].concat(),
+                [ask, frame([0, u8::from(is_request_over)], 1, &message(5))].concat(),
             );
             script.data(line, SERVER, at + 9000, headers(1, false, &grpc_head()));
             for event in 0..3 {
                 let at = at + 9000 + event * 4000;
-                script.data(line, SERVER, at, frame(0, 0, 1, &message(30)));
+                script.data(line, SERVER, at, frame([0, 0], 1, &message(30)));
                 script.ack(line, CLIENT, at + 1);
             }
             script.data(line, SERVER, at + 22_000, headers(1, true, &grpc_status("0")));
@@ -395,7 +395,7 @@ fn streams_that_stay_open_give_no_slow_application() {
         for (at, is_reset) in [(40, false), (9000, true)] {
             for stream in [5, 7] {
                 let ask = headers(stream, false, &call("/watch.Watch/Watch"));
-                let sent = if is_reset { frame(3, 0, stream, &[0, 0, 0, 8]) } else { ask };
+                let sent = if is_reset { frame([3, 0], stream, &[0, 0, 0, 8]) } else { ask };
                 cancelled.data(line, CLIENT, client * 30 + at, sent);
                 cancelled.ack(line, SERVER, client * 30 + at + 1);
             }
@@ -420,8 +420,8 @@ fn pings_are_no_requests_and_cut_payload_hides_none() {
         greet(&mut script, line, client * 7 + 2);
         for number in 0..10 {
             let (at, stream) = (client * 7 + 10 + i64::from(number) * 500, 2 * number + 1);
-            script.data(line, CLIENT, at, frame(6, 0, 0, &[1; 8]));
-            script.data(line, SERVER, at + 250, frame(6, 1, 0, &[1; 8]));
+            script.data(line, CLIENT, at, frame([6, 0], 0, &[1; 8]));
+            script.data(line, SERVER, at + 250, frame([6, 1], 0, &[1; 8]));
             script.data(line, CLIENT, at + 300, headers(stream, true, &call("/a.B/C")));
             let head = headers(stream, false, &grpc_head());
             script.data(line, SERVER, at + 320, [head, data(stream, true, 3000)].concat());

@@ -182,3 +182,38 @@ fn a_first_request_that_is_slow_while_all_are_is_no_accept_queue() {
     let queue = site(false);
     assert_eq!(queue.verdict, DelayVerdict::AcceptQueue, "{}", queue.why);
 }
+
+/// arkime/arkime#465 and arkime/arkime#693: with several receive queues, a packet that answers another
+/// is written before it, though its time is later.
+#[test]
+fn answers_written_before_what_they_answer_are_no_loss() {
+    let mut script = TrafficScript::default();
+    for client in 0..40_i64 {
+        let line = &mut script.open(80, client * 50, 1);
+        for n in 0..10 {
+            let at = client * 50 + 10 + n * 200;
+            script.data(line, CLIENT, at, get("/a"));
+            script.data(line, SERVER, at + 20, ok(600));
+            script.ack(line, CLIENT, at + 21);
+        }
+    }
+    script.packets.sort_by_key(|packet| packet.ts);
+    // Every third acknowledgement precedes its response, and some requests follow theirs.
+    for swapped in [30, 31, 32] {
+        let mut at = swapped;
+        while at + 1 < script.packets.len() {
+            let [first, second] = [&script.packets[at], &script.packets[at + 1]];
+            if first.from == second.to && second.ts - first.ts <= MS {
+                script.packets.swap(at, at + 1);
+            }
+            at += 9;
+        }
+    }
+    let mut model = Model::new(ModelOptions::default(), None);
+    script.packets.iter().for_each(|packet| model.packet(&view(packet)));
+    let report = model.report();
+    let tier = &report.tiers[0];
+    assert_eq!((tier.requests, tier.responses, tier.unseen), (400, 400, 0));
+    assert_eq!(tier.evidence.retransmits + tier.evidence.client_retransmits, 0);
+    assert_eq!(report.verdict, DelayVerdict::Smooth, "{}", report.why);
+}
