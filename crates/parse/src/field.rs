@@ -75,6 +75,8 @@ pub(crate) enum Field {
     CaddyTarget,
     /// The target of Node's `pino-http`: an attribute that tells its access log.
     NodeTarget,
+    /// Tomcat's `%l`: an attribute that tells its access log in JSON.
+    TomcatUser,
 }
 
 impl Field {
@@ -174,7 +176,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
             Field::ClientAddress
         }
-        "client" | "remote" | "remoteAddress" | "remote_address" | "clientIP" | "clientIp"
+        "client" | "remote" | "remoteAddr" | "remoteAddress" | "remote_address" | "clientIP" | "clientIp"
         | "remoteIP" | "remoteIp" => Field::PeerAddress,
         "client.port" | "client_port" => Field::ClientPort,
         "server.address" | "server_address" => Field::Host,
@@ -189,6 +191,7 @@ pub(crate) fn of_key(key: &str) -> Field {
             Field::Protocol
         }
         "status_code"
+        | "statusCode"
         | "http.response.status_code"
         | "http_response_status_code"
         | "response_code" => Field::Status,
@@ -216,6 +219,11 @@ pub(crate) fn of_key(key: &str) -> Field {
         "response_flags" => Field::ResponseFlags,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
+        "logicalUserName" => Field::TomcatUser,
+        "requestHeaders.User-Agent" => Field::UserAgent,
+        "requestHeaders.Referer" => Field::Referer,
+        "localServerName" => Field::ServerName,
+        "byteSent" | "byteSentNC" => Field::ResponseBodyBytes,
         _ => of_nginx(key),
     }
 }
