@@ -75,6 +75,8 @@ pub(crate) enum Field {
     CaddyTarget,
     /// The target of Node's `pino-http`: an attribute that tells its access log.
     NodeTarget,
+    /// Tomcat's `%l`: an attribute that tells its access log in JSON.
+    TomcatUser,
 }
 
 impl Field {
@@ -167,15 +169,11 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "datetime.date"
         | "time.seconds"
         | "timestamp.seconds"
-        | "instant.epochSecond"
-        // Loguru's `serialize`.
-        | "record.time.timestamp" => Field::Time,
+        | "instant.epochSecond" => Field::Time,
         "t" => Field::TimeOtherwise,
         "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
             Field::ClientAddress
         }
-        "client" | "remote" | "remoteAddress" | "remote_address" | "clientIP" | "clientIp"
-        | "remoteIP" | "remoteIp" => Field::PeerAddress,
         "client.port" | "client_port" => Field::ClientPort,
         "server.address" | "server_address" => Field::Host,
         "server.port" => Field::ServerPort,
@@ -185,10 +183,11 @@ pub(crate) fn of_key(key: &str) -> Field {
         }
         "path" | "url.path" | "url_path" | "url" => Field::Target,
         "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
- "protocol" | "proto" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
+        "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
             Field::Protocol
         }
         "status_code"
+        | "statusCode"
         | "http.response.status_code"
         | "http_response_status_code"
         | "response_code" => Field::Status,
@@ -201,21 +200,43 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
-        "message" | "msg" | "body" | "Body" | "@m" | "@message" | "record.message"
-        | "RenderedMessage" | "Message" => {
-            Field::Message
-        }
+        "message" | "Message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
         "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
         "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name"
-        | "@fields.level" | "record.level.name" => Field::Severity,
+        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name" => {
+            Field::Severity
+        }
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
         | "appname" | "logger_name" | "programname" | "app-name" => Field::Program,
-        "pid" | "process_id" | "process.pid" | "procid" | "record.process.id" => Field::ProcessId,
+        "pid" | "process_id" | "process.pid" | "procid" => Field::ProcessId,
         "facility" => Field::Facility,
         "response_flags" => Field::ResponseFlags,
+        "proto" => Field::Protocol,
+        _ => of_program_key(key),
+    }
+}
+
+/// The meaning of a key that one program writes, or that often has the address of a peer.
+fn of_program_key(key: &str) -> Field {
+    match key {
+        "client" | "remote" | "remoteAddr" | "remoteAddress" | "remote_address" | "clientIP"
+        | "clientIp" | "remoteIP" | "remoteIp" => Field::PeerAddress,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
+        // Tomcat.
+        "logicalUserName" => Field::TomcatUser,
+        "requestHeaders.User-Agent" => Field::UserAgent,
+        "requestHeaders.Referer" => Field::Referer,
+        "localServerName" => Field::ServerName,
+        "byteSent" | "byteSentNC" => Field::ResponseBodyBytes,
+        // Loguru's `serialize`.
+        "record.time.timestamp" => Field::Time,
+        "record.message" => Field::Message,
+        "record.level.name" => Field::Severity,
+        "record.process.id" => Field::ProcessId,
+        // Serilog and winston.
+        "RenderedMessage" => Field::Message,
+        "@fields.level" => Field::Severity,
         _ => of_nginx(key),
     }
 }

@@ -12,6 +12,7 @@ use crate::format::{Format, JSON_ESCAPE, NamedFormat};
 use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
 use crate::pino_http;
 use crate::record::{LineFault, Record, RowKind};
+use crate::tomcat_json;
 
 /// Longest prefix of a nested key that is kept: a long key would be copied into each of its
 /// members.
@@ -95,6 +96,9 @@ impl JsonLines {
         }
         if !record.is_free(Field::NodeTarget) {
             return Ok(pino_http::parse_json(record));
+        }
+        if !record.is_free(Field::TomcatUser) {
+            tomcat_json::rename(record);
         }
         Ok(record.guess_kind())
     }

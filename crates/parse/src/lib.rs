@@ -67,6 +67,7 @@ mod text;
 mod time;
 mod time_forms;
 mod time_written;
+mod tomcat_json;
 mod traefik;
 mod upstream_list;
 mod utf16;

@@ -286,6 +286,39 @@ const SYSTEM: &[ProgramLine] = &[
     ),
 ];
 
+/// Tomcat 10.1.60 with `JsonAccessLogValve`, in its format `combined` and in one of its own.
+const TOMCAT: &[ProgramLine] = &[
+    (
+        r#"{"host":"127.0.0.1","logicalUserName":"-","user":"-","time":"[27/Nov/2026:23:15:40 +0000]","request":"GET /search?q=1 HTTP/1.1","statusCode":"200","size":"3","requestHeaders": {"Referer":"https://a.example/x?y=1","User-Agent":"Mozilla/5.0 \"quoted\" \\back"}}"#,
+        &[
+            ("table", "request"),
+            ("ts", "2026-11-27T23:15:40.000000Z"),
+            ("client_address", "127.0.0.1"),
+            ("server_address", "-"),
+            ("http_response_status_code", "200"),
+            ("response_body_bytes", "3"),
+            ("http_request_header_referer", "https://a.example/x?y=1"),
+            ("user_agent_original", r#"Mozilla/5.0 "quoted" \back"#),
+        ],
+    ),
+    (
+        r#"{"remoteAddr":"127.0.0.1","method":"GET","path":"/search","query":"?q=a","statusCode":"200","byteSentNC":"3","elapsedTime":"675","time":"[27/Nov/2026:23:15:40 +0000]","localServerName":"shop.example","port":"80","protocol":"HTTP/1.1","requestHeaders": {"User-Agent":"curl/8.1"}}"#,
+        &[
+            ("table", "request"),
+            ("client_address", "127.0.0.1"),
+            ("server_address", "shop.example"),
+            ("url_query", "q=a"),
+            ("response_body_bytes", "3"),
+            ("user_agent_original", "curl/8.1"),
+        ],
+    ),
+];
+
+#[test]
+fn json_of_tomcat_has_the_client_and_not_the_host() {
+    check(&LogFormat::Auto, TOMCAT);
+}
+
 #[test]
 fn access_lines_of_python_servers_are_requests() {
     check(&LogFormat::Auto, PYTHON_SERVERS);
