@@ -17,7 +17,7 @@ union all select 1 from log where body like 'AH%: scoreboard is full, %' and ts 
 union all select 1 from log where body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%Maximum number of threads (%) created for connector%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%due to: Request queue full (configured max. size: %' and ts > $now - interval '2 minutes' and ts <= $now
-union all select 1 from log where body like '%RejectedExecutionException%' and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
+union all select 1 from log where (body like '%RejectedExecutionException%' or body like '%Task queue depth is %' or body like '%Exceeded concurrency limit%' or body like '%] rejected org.eclipse.jetty%' or body like '%LimitLatch%Maximum number of connections reached%' or body like '%thread pool starvation%' or body like '%Heartbeat took longer than %' or body like '%has been blocked for % ms, time limit is %' or body like '%may be stuck (configured threshold%' or body like '%sockets disabled, %' or body like '%backend is overloaded; %' or body like '%Unable to connect to WSGI daemon process%' or body like '%can''t apply process slot for %' or body like '%spawning error occurred%' or body like '%reached the configured maximum connection limit%' or body like '%Too many open connections%' or body like '%Low Resources: %') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.health_digest_missing", "app.requests_stopped", "app.slow",
   "app.slow_quiet", "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499",
@@ -48,6 +48,8 @@ apache = "{where_text}First find what makes requests slow or clients linger (`Ke
 uwsgi = "First find what makes requests slow (`--harakiri 30` with `--py-tracebacker`). If CPU is free, raise `processes` or `threads`; `listen = 1024` with net.core.somaxconn carries bursts."
 java = "First take a thread dump (`jstack PID`): the pool's threads are all busy and its queue is full. Find what they wait for; then bound the work that comes in, and only then raise the pool (Jetty: `jetty.threadPool.maxThreads`)."
 passenger = "First see what the processes do (`passenger-status --show=requests`, `passenger-status`: \"Last used\" of hours means a stuck process; end it). If CPU and memory suffice, raise `passenger_max_pool_size`; `passenger_max_request_queue_size` only for short bursts."
+connections = "First find what holds the connections: slow requests, clients that linger (keep-alive, slow senders). If CPU and memory are free, raise the limit: HAProxy `maxconn` in `global`, lighttpd `server.max-connections` with `server.max-fds`, mod_wsgi `processes`/`threads` and `listen-backlog`, mod_fcgid `FcgidMaxProcesses`, memcached `-c`."
+loop = "First find what blocks or is slow: blocking calls on an event loop or in async code (a dump of the threads, `py-spy dump`, `dotnet-stack report`), a database pool. Then more threads or processes (waitress `threads`, uvicorn `--limit-concurrency` and `--workers`, .NET `ThreadPool.SetMinThreads` only to win time)."
 tomcat = "First take a thread dump (`jstack PID`) and find what the threads wait for: most often the database pool. If CPU is free, raise maxThreads of the connector."
 ---*/
 with lines as (
@@ -55,10 +57,15 @@ with lines as (
     case when body like 'AH%' then 'apache'
          when body like '%max_children setting (%' then concat_ws(' ', 'php-fpm', case when coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1]) is not null then concat('pool ', coalesce(attrs['pool'], regexp_match(body, '\[pool ([^\]]+)\]')[1])) end)
          when body like '%uWSGI%' then concat('uwsgi ', coalesce(regexp_match(body, 'of socket "([^"]+)"')[1], ''))
-         when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' then 'a Java thread pool' else 'tomcat' end as server,
+         when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' then 'a Java thread pool'
+         when body like '%Task queue depth is %' then 'waitress' when body like '%Exceeded concurrency limit%' then 'uvicorn' when body like '%jetty%' or body like '%Low Resources: %' then 'jetty' when body like '%starvation%' or body like '%Heartbeat took longer than %' then 'kestrel'
+         when body like '%has been blocked for %' then 'an event loop of Vert.x' when body like '%mod_wsgi%' then 'mod_wsgi' when body like '%mod_fcgid%' then 'mod_fcgid' when program = 'haproxy' then 'haproxy'
+         when body like '%sockets disabled%' or body like '%backend is overloaded%' then 'lighttpd' when body like '%Too many open connections%' then 'memcached' else 'tomcat' end as server,
     case when body like 'AH%' then 'apache' when body like '%max_children setting (%' then 'fpm' when body like '%uWSGI%' then 'uwsgi'
-      when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' then 'java' else 'tomcat' end as kind,
-    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1], regexp_match(body, '(Maximum number of threads [(][0-9]+[)] created)')[1], regexp_match(body, '(Request queue full [(][^)]+[)])')[1], 'RejectedExecutionException') as line
+      when body like '%Request queue full%' then 'passenger' when body like '%RejectedExecutionException%' or body like '%jetty%' or body like '%Low Resources: %' then 'java'
+      when program in ('haproxy', 'apache') or body like '%sockets disabled%' or body like '%backend is overloaded%' or body like '%Too many open connections%' then 'connections' when body like '%Task queue depth is %' or body like '%Exceeded concurrency limit%' or body like '%starvation%' or body like '%Heartbeat took longer than %' or body like '%has been blocked for %' then 'loop' else 'tomcat' end as kind,
+    coalesce(regexp_match(body, '(server reached [^,]+)')[1], regexp_match(body, '(uWSGI listen queue .*[)])')[1], regexp_match(body, '(scoreboard is full, [^,.]+)')[1], regexp_match(body, '(All threads [^.]+)')[1], regexp_match(body, '(Maximum number of threads [(][0-9]+[)] created)')[1], regexp_match(body, '(Request queue full [(][^)]+[)])')[1],
+      regexp_match(body, '(Task queue depth is [0-9]+|Exceeded concurrency limit|heartbeat has been running for "[0-9:.]+"|Heartbeat took longer than "[0-9:.]+"|has been blocked for [0-9]+ ms, time limit is [0-9]+ ms|Maximum number of connections reached|has been active for \[[0-9,]+\] milliseconds|sockets disabled, [a-z -]+|backend is overloaded|Unable to connect to WSGI daemon process|can''t apply process slot|reached the configured maximum connection limit|Too many open connections|Low Resources: [A-Za-z ]+)')[1], case when body like '%jetty%' then 'QueuedThreadPool rejected a task' end, 'RejectedExecutionException') as line
   from log
   where ts > $now - interval '2 minutes' and ts <= $now
     -- An application's message may stand in a web server's log, with a visitor's text in it.
@@ -68,6 +75,11 @@ with lines as (
       or regexp_like(body, '^(Caused by: |Exception in thread "[^"]{1,60}" )?java\.util\.concurrent\.RejectedExecutionException(: |$)')
       or regexp_like(body, '^((INFO|WARNING|SEVERE): )?(Maximum number of threads [(][0-9]+[)] created for connector with address |All threads [(][0-9]+[)] are currently busy, waiting[.] Increase maxThreads )')
       or regexp_like(body, '^(\[ [EW]? ?[0-9-]+ [0-9:.]+ [^\]]*\]: )?\[Client [0-9]+-[0-9]+\] Returning HTTP [0-9]{3} due to: Request queue full [(]configured max[.] size: '))
+      or coalesce(program, '') not in ('apache', 'apache2', 'httpd', 'nginx', 'haproxy', 'sshd')
+        and regexp_like(body, '^([0-9-]+ [0-9:,]+ )?WARNING:? *(waitress[.]queue:|\[waitress[.]queue(:[0-9]+)?\](\[[A-Za-z0-9_-]+\])? |waitress[.]queue )?Task queue depth is ([1-9][0-9]+)$|^[0-9-]+ [0-9:.]+ \| WARNING +\| waitress[.]task:add_task:[0-9]+ - Task queue depth is ([1-9][0-9]+)$|^WARNING: +Exceeded concurrency limit[.]$|^[0-9-]+ [0-9:.]+:WARN:oejut[.]QueuedThreadPool:[A-Za-z0-9-]+: QueuedThreadPool\[.*\] rejected org[.]eclipse[.]jetty|^[0-9-]+ [0-9:.]+:WARN:[a-z]+[.]LowResourceMonitor:[A-Za-z0-9-]+: Low Resources: |^([0-9A-Za-z:. -]+ (INFO|WARNING) \[[^\]]+\] )?(org\.apache\.tomcat\.util\.threads\.LimitLatch[.A-Za-z]* )?Maximum number of connections reached|^([0-9A-Za-z:. -]+ WARNING \[[^\]]+\] )?(org\.apache\.catalina\.valves\.StuckThreadDetectionValve[.A-Za-z]* )?Thread \[[^\]]+\] [(]id=\[[0-9]+\][)] has been active for |^ *([0-9a-zA-Z: \[\]]*Microsoft[.]AspNetCore[.]Server[.]Kestrel: )?(As of "[^"]{1,40}", the heartbeat has been running for "[0-9:.]+" which is longer than |Heartbeat took longer than "[0-9:.]+" at )|^(WARNING: |[0-9-]+ [0-9:.,]+ WARN [^ ]+ .*)?Thread Thread\[[^\]]+\] has been blocked for [0-9]+ ms, time limit is |^[0-9-]+ [0-9:]+: [(][a-z_]+[.]c[.][0-9]+[)] (\[[a-z]+\] )?(sockets disabled, (connection limit reached|out-of-fds)|backend is overloaded; )|^Too many open connections$')
+      or program = 'apache' and attrs['module'] = 'wsgi' and attrs['system_error'] like '(11)%' and regexp_like(body, '^mod_wsgi( [(]pid=[0-9]+[)])?: Unable to connect to WSGI daemon process ')
+      or program = 'apache' and coalesce(attrs['module'], 'fcgid') = 'fcgid' and body like 'mod_fcgid: can''t apply process slot for %'
+      or program = 'haproxy' and regexp_like(message_template, '^Proxy [^ ]+ reached the configured maximum connection limit')
       or program = 'apache' and coalesce(attrs['module'], 'mpm') like 'mpm%' and regexp_like(body, '^AH[0-9]+: (server reached MaxRequestWorkers setting|scoreboard is full, )')
       or program = 'tomcat' and (body like '%All threads (%) are currently busy, waiting. Increase maxThreads%' or regexp_like(body, '^(.{0,80}JIoEndpoint.{0,40} )?Maximum number of threads [(][0-9]+[)] created for connector with address ')))
 ),
@@ -90,8 +102,10 @@ select b.host, b.server, b.server as busy_server, b.line, b.lines, a.requests, a
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when b.lines > 1 then 'more' else 'once' end as times_text,
   case when c.file is not null then 'known' else 'unknown' end as where_text,
-  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' when 'java' then 'java' when 'passenger' then 'passenger' else 'tomcat' end as fix_text,
+  case b.kind when 'apache' then 'apache' when 'fpm' then 'fpm' when 'uwsgi' then 'uwsgi' when 'java' then 'java' when 'passenger' then 'passenger' when 'connections' then 'connections' when 'loop' then 'loop' else 'tomcat' end as fix_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
 from busy b
 left join answers a on a.host = b.host
 left join config c on c.host = b.host and c.place = 1 and b.kind = 'apache'
+-- One pause of an event loop or one long request is a start, a collection of garbage or a report.
+where b.kind <> 'loop' and b.line not like 'has been active%' or b.lines >= 3 or a.failed >= 0.05 * a.requests
