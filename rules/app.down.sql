@@ -13,6 +13,7 @@ when = """
 select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'apache' and (body like 'AH00957%' or body like 'AH02454%') and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where (attrs['logger'] like 'http.log.error%' or body like '''50_ %'' caused by: %' or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout')) and ts > $now - interval '20 seconds' and ts <= $now
+union all select 1 from log where (body like '%.c.%) %establishing connection failed: %' or body like '%gw_backend.c.%) connect() %') and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from request where program = 'envoy' and attrs['response_flags'] like '%UF%' and ts > $now - interval '20 seconds' and ts <= $now
 union all select 1 from log where program = 'haproxy' and message_template like '%is DOWN%' and ts > $now - interval '10 minutes' and ts <= $now
 union all select 1 from request where tier = 'edge' and failure = 'connect_refused' and ts > $now - interval '20 seconds' and ts <= $now limit 1"""
@@ -66,6 +67,11 @@ lines as (
   from log
   where ts > $now - interval '20 seconds' and ts <= $now and program = 'apache' and (body like 'AH00957%' or body like 'AH02454%')
     and (attrs['system_error'] like '(111)%' or attrs['system_error'] like '(2)%')
+  union all
+  select host, 'lighttpd' as program, ts, regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '') as upstream
+  from log
+  where ts > $now - interval '20 seconds' and ts <= $now and coalesce(program, '') in ('', 'other', 'lighttpd')
+    and regexp_like(body, '^([0-9-]+ [0-9:]+: )?[(]([^ )]*/)?(gw_backend|mod_proxy|mod_fastcgi|mod_scgi)[.]c[.][0-9]+[)] (\[[a-z]+\] )?(establishing connection failed: (socket: [^ ]+: )?|connect[(][)] [^ ]+: )(Connection refused|No such file or directory)')
   union all
   select host, program, ts, coalesce(regexp_match(reason, '^dial tcp ([^ ]+): connect: connection refused$')[1],
     regexp_match(reason, '^dial (unix [^ ]+): connect: (connection refused|no such file or directory)$')[1]) as upstream

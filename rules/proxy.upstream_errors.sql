@@ -17,6 +17,7 @@ select 1 from log where program = 'nginx' and message_template like '% upstream'
 union all select 1 from log where program = 'apache' and body like 'AH%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where severity = 'error' and (program = 'caddy' or body like 'dial %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and ts > $now - interval '60 seconds' and ts <= $now
+union all select 1 from log where (body like '%gw_backend.c.%' or body like '%(mod_%.c.%') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '-% FetchError %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''502 Bad Gateway'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '''504 Gateway Timeout'' caused by: %' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
@@ -27,7 +28,7 @@ why = "Each line is a request that an upstream did not answer as it should. weir
 look_at = "`select body, attrs['upstream'], count(*) from log where program = '{program}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. Is the access log off, in a pipe, or on another host? `weir up` lists at its start what it reads."
 silent_when = "Fewer than 5 such lines in a minute or all within 3 s; any request of this program in a table within 2 minutes (then proxy.bad_gateway judges the share). It is a page from 30 lines a minute (a default) if they name one upstream, so that no other member can have answered; with several upstreams a retry may have saved each request, and it stays a mail."
 fix = "Repair what the line names: the upstream does not run, does not accept, answers too late or not as the proxy expects. To know the share, let the proxy write an access log to a file (nginx `access_log /var/log/nginx/access.log;`). Check: the lines end."
-source = "nginx ngx_http_upstream.c; Apache mod_proxy*.c; Caddy http.log.error; Traefik pkg/proxy ErrorHandler; Varnish cache_fetch.c, cache_backend.c (FetchError in `varnishlog`)"
+source = "nginx ngx_http_upstream.c; Apache mod_proxy*.c; Caddy http.log.error; Traefik pkg/proxy ErrorHandler; Varnish cache_fetch.c, cache_backend.c (FetchError in `varnishlog`); lighttpd gw_backend.c"
 [text.upstream_text]
 known = " at {upstream}"
 unknown = ""
@@ -38,11 +39,12 @@ several = "{upstreams} upstreams are named, so a retry may have saved some reque
 with spoken as (
   select host,
     case when program in ('nginx', 'apache') then program when attrs['logger'] is not null then 'caddy'
-      when body like '-% FetchError %' then 'varnish' else 'traefik' end as program, ts,
+      when body like '-% FetchError %' then 'varnish' when body like '%.c.%)%' then 'lighttpd' else 'traefik' end as program, ts,
     case
       when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
       when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
       when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
+      when body like '%.c.%)%' and coalesce(program, '') in ('', 'other', 'lighttpd') then regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '')
       when body like '-% FetchError %' then regexp_match(body, '^-+ +FetchError +backend ([^ :]+): ')[1]
       else coalesce(regexp_match(coalesce(attrs['error'], body), '(attempt to connect to|remote server|body failed to|dial tcp) ([^ ]+?):? ')[2], regexp_match(coalesce(attrs['error'], body), 'dial unix ([^ ]+?):? ')[1])
     end as upstream,
@@ -53,6 +55,7 @@ with spoken as (
       or program = 'apache' and body like 'AH%' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%' and body not like 'AH00959%' and body not like 'AH01106%'
       or severity = 'error' and (program = 'caddy' or body like 'dial %') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
+      or coalesce(program, '') in ('', 'other', 'lighttpd') and regexp_like(body, '^([0-9-]+ [0-9:]+: )?[(]([^ )]*/)?(gw_backend|mod_proxy|mod_fastcgi|mod_scgi|mod_ajp13)[.]c[.][0-9]+[)] (\[[a-z]+\] )?(establishing connection failed: |connect[(][)] [^ ]+: |connect(ion)? (failed|refused|timed out)|all handlers for |unexpected end-of-file |backend died; |response not received, request sent: |read timeout )')
       or coalesce(program, '') in ('', 'other', 'varnish', 'varnishlog') and regexp_like(body, '^-{1,4} +FetchError +(no backend connection|backend [^ :]{1,80}: (unhealthy|busy|fail errno [0-9]+)|first byte timeout|between bytes timeout|http first read error|http read error|straight (read_error|insufficient bytes)|chunked (read_error|header)|Resource temporarily unavailable|Director [^ ]{1,80} returned no backend)')
       or coalesce(program, '') in ('', 'other', 'traefik') and (body like '''502 Bad Gateway'' caused by: %' or body like '''504 Gateway Timeout'' caused by: %') and body not like '%client disconnected'
       or coalesce(program, '') in ('', 'other', 'traefik') and body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null and attrs['error'] not like '%client disconnected')
@@ -78,5 +81,5 @@ select t.host, t.program, t.lines, t.upstreams, r.upstream, r.line, r.line_lines
   case when t.upstreams <= 1 and t.lines >= 30 then 'page' else 'mail' end as class
 from totals t
 join ranked r on r.host = t.host and r.program = t.program and r.place = 1
-left join logged l on l.host = t.host and l.program = t.program
-where l.program is null
+left join logged l on l.host = t.host and (l.program = t.program or l.program is null and t.program = 'lighttpd')
+where l.host is null
