@@ -12,6 +12,7 @@ when = """
 select 1 from request where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
 union all select 1 from log where abs(cast(observed_ts as bigint) - cast(ts as bigint)) > 2000000 and ts > $now - interval '6 minutes' and observed_ts > $now - interval '60 seconds'
 union all select 1 from ship where least_age_seconds > 2 and timed_lines >= 20 and ts > $now - interval '1 minute' and ts <= $now limit 1"""
+explains = ["app.service_rejects"]
 subject = "{source} on {host}"
 summary = "lines of {source} on {host} are {skew_seconds:duration} {direction} the host's clock (median of {lines} lines in {window_seconds} s){zone_text}"
 why = "weir compares the timestamp of each line with the host's clock when it reads the line. Lines from the future are in no window of \"now\", lines from the past arrive too late for it: searches miss them, rules see gaps and bursts that did not happen, and the order of events across tiers is wrong."

@@ -10,7 +10,7 @@ key = ["device"]
 needs = ["kmsg", "raid_member", "block_device"]
 when = "select 1 from kmsg where kind = 'io_error' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = [
-  "app.cannot_write", "app.requests_stopped", "db.server_log", "host.hung_task",
+  "app.cannot_write", "app.requests_stopped", "app.service_rejects", "db.server_log", "host.hung_task",
   "proxy.worker_blocked",
 ]
 subject = "disk {device} of {host}"

@@ -38,6 +38,7 @@ built_in! {
     "proxy.upstream_denied",
     "proxy.header_too_big",
     "proxy.protocol_mismatch",
+    "proxy.misconfigured",
     "proxy.upstream_unresolved",
     "app.throughput_drop",
     "app.slow",
