@@ -19,7 +19,7 @@ union all select 1 from request where program = 'envoy' and (attrs['response_fla
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'SH%' or termination_state like 'SD%' or failure in ('empty_answer', 'answer_cut')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.bad_gateway", "proxy.masked_errors", "proxy.misconfigured", "proxy.no_live_upstreams",
   "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual",
 ]
 subject = "{upstream}"

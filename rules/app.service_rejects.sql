@@ -18,8 +18,9 @@ union all select 1 from log where (body like '%server has gone away%' or body li
 union all select 1 from log where (body like '%Lock wait timeout exceeded%' or body like '%eadlock %' or body like '%canceling statement due to %' or body like '%database is locked%' or body like '%deadlocked on lock%' or body like '%Execution Timeout Expired%' or body like '%exceeded time limit%' or body like '%WriteConflict%' or body like '%RequestTimeTooSkewed%' or body like '%SlowDown%' or body like '%InvalidAccessKeyId%' or body like '%SignatureDoesNotMatch%' or body like '%ExpiredToken%' or body like '%ThroughputExceeded%' or body like '%CircuitBreakingException%' or body like '%rejected execution of%' or body like '%blocked by: [%' or body like '%all shards failed%' or body like '%master_not_discovered%' or body like '%NotEnoughReplicas%' or body like '%username-password pair%' or body like '%ACCESS_REFUSED%' or body like '%SaslAuthenticationException%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.worker_timeout", "app.workers_die",
-  "proxy.bad_gateway", "proxy.upstream_errors", "slo.burning",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout", "slo.burning",
 ]
 subject = "{shown} on {host}: {store}"
 summary = "{store} rejects {shown} on {host}: {what_text}, {lines} times in 30 s{share_text}"
@@ -104,7 +105,7 @@ with spoken as (
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect|heartbeat): )?(Uncaught (exception )?)?(#<)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'pgbouncer', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace')
+    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'pgbouncer', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
       '[Aa]uthentication failed|not permitted to log in|Authentication required|is blocked because of many|is not allowed to connect to this |Access denied for user|pg_hba|NOAUTH|WRONGPASS|Login failed for user|does(n''t| not) exist|Unknown (database|column)|no such (table|column)|read[- ]?only |the database system is|LOADING|loading the dataset|MASTERDOWN|CLUSTERDOWN|command not allowed|MISCONF|disk is full|gone away|Lost connection|closed the connection|terminating connection|closed unexpectedly|[Ll]ock |eadlock|canceling statement|is locked|not primary|onnection lost|terminated (unexpectedly|due to)|max retries per request|[Ss]ocket closed|client is closed|in closed state|already closed|is closed|was closed in|[Ss]erver has gone|InterfaceError: [(]0, |reading from [^ ]+ ?:? ?[(]|Connection closed by server|no connection to the server|sending to the backend|has been closed|bad connection|invalid connection|unexpected EOF|recv [(]idle[)]|o space left on device|is full|errno:? 28|Disk full|ead-only file system|nput/output error|disk I/O error|disk image is malformed|unable to open database file|marked as crashed|deadlocked on lock|Execution Timeout Expired|exceeded time limit|username-password pair|ACCESS_REFUSED|SaslAuthentication|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|RequestTimeTooSkewed|SlowDown|Throughput|CircuitBreakingException|Data too large|rejected execution|blocked by: |cluster_block|all shards failed|master_not_discovered|NotEnoughReplicas|out of memory storing|WriteConflict')
@@ -179,6 +180,9 @@ select c.host, c.program, c.program as log_program, c.store, c.what, c.lines, c.
     when c.what in ('save', 'space', 'readonly') then 'db.server_log, disk.full, disk.inodes_full, disk.readonly'
     when c.what = 'clock' then 'clock.skew, clock.unsynced' when c.what = 'storage' then 'disk.io_error, disk.readonly, disk.full, db.server_log'
     else '' end as explained_by,
+  -- What fails at once holds no worker and no connection.
+  case when c.what not in ('lock', 'lost', 'starting', 'overload', 'storage', 'cluster')
+    then 'app.errors, app.errors_quiet, app.requests_stopped, app.workers_die, proxy.bad_gateway, proxy.upstream_errors, slo.burning' end as explains,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
     when c.what = 'lock' and coalesce(a.failed, 0) = 0 or c.what = 'missing_table' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
 from counted c

@@ -19,8 +19,8 @@ union all select 1 from log where (body like '%ertificate%' or body like '%CERTI
 union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.slow_requests_logged", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow", "app.slow_quiet",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
   "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
 ]
 subject = "{shown} on {host}: {target}"
@@ -85,7 +85,7 @@ with lines as (
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect|heartbeat): )?(Uncaught (exception )?)?(#<)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'mysqld', 'redis', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace') and not regexp_like(body, '^50[024] [A-Z]')
+    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace') and not regexp_like(body, '^50[024] [A-Z]')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
       'E(CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|erver selection |Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E|[Tt]imeout|[Tt]imed out|deadline exceeded|reset by peer|no such host|fetch failed|socket hang up|failed to respond|Read(Error|Timeout)|RemoteProtocolError|[Dd]isconnected|NoBrokersAvailable|brokers|not present in metadata|BrokerUnreachable|AMQP|Amqp|NoNodeAvailable|AllNodesFailed|CircuitBreaker |circuit is now open|StatusRuntimeException|Operation .* buffering|MemcacheUnexpectedClose|NoLivingConnections|Failed to read session data|Unable to reach|e(connrefused|host|timedout)|unreachable|nxdomain|Communications link failure|Exception while (reading|writing)|failed to dial|FetchError')

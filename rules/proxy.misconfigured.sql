@@ -48,7 +48,7 @@ unknown = ""
 with lines as (
   select host, ts,
     case when program in ('nginx', 'apache', 'haproxy') then program when body like 'AH00526: %' then 'apache' when body like 'error="the service %' then 'traefik'
-      else regexp_replace(regexp_replace(regexp_match(body, '^(?:Reload failed for )?([a-z0-9]+)[.]service')[1], '^apache2$|^httpd$', 'apache'), '^$', 'a proxy') end as program,
+      else regexp_replace(regexp_match(body, '^(?:Reload failed for )?([a-z0-9]+)[.]service')[1], '^(apache2|httpd)$', 'apache') end as program,
     program = 'systemd' as is_reload,
     case
       when program = 'nginx' then
@@ -90,6 +90,7 @@ select c.host, c.program, c.what as misconfiguration, c.lines, c.line, a.request
   case c.what when 'reload' then 'reload' when 'cycle' then 'cycle' when 'auth' then 'auth' when 'zone' then 'zone' when 'script' then 'script' else 'target' end as fix_text,
   case when a.failed > 0 and c.what <> 'reload' then 'known' else 'unknown' end as share_text,
   case when c.what = 'reload' then '' end as explains,
+  case when c.what = 'auth' then null else '' end as explained_by,
   case when c.what = 'reload' then case when c.is_reload then 'mail' else 'note' end
     when a.requests is null then 'mail'
     when c.what <> 'zone' and c.lines >= 0.2 * a.requests and a.failed >= 0.2 * a.requests then 'page'

@@ -13,7 +13,7 @@ select 1 from log where program = 'nginx' and (body like 'connect() to % failed 
 union all select 1 from log where program = 'apache' and ((body like 'AH02454%' or body like 'AH00957%')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.bad_gateway", "proxy.masked_errors", "proxy.misconfigured", "proxy.no_live_upstreams",
   "proxy.retry_amplification", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 subject = "{upstream}"

@@ -16,7 +16,7 @@ union all select 1 from log where (attrs['logger'] like 'http.log.error%' or bod
 union all select 1 from log where program = 'haproxy' and message_template like '%erver %/% is going DOWN for maintenance (%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
-  "lb.too_few_healthy", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
+  "lb.too_few_healthy", "proxy.bad_gateway", "proxy.misconfigured", "proxy.no_live_upstreams", "proxy.upstream_errors",
   "traffic.unusual", "slo.burning",
 ]
 subject = "{name} on {host}"

@@ -13,6 +13,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("backend", "name of a backend of HAProxy or of the edge, without its servers"),
     ("database_address", "address of a database, as weir connects to it"),
     ("device", "whole disk, array or network device in the kernel's words, no partition"),
+    ("log_program", "program whose log has the lines, `other` for one without a name"),
     ("mount_point", "where a file system is mounted"),
     ("name", "host name that a proxy resolves"),
     ("netns", "network namespace of the sockets, counters or devices"),
