@@ -27,7 +27,7 @@ subject = "{server} on {host}"
 summary = "{server} on {host}: {lines} times in a minute {what_text}{share_text}; it logs \"{line}\""
 why = "{why_text} Each request that such a worker served at that moment is lost: its visitor gets 502 or a closed connection. While the worker starts again, there is one fewer."
 look_at = "The lines before it in the log of {server}: the last request, a traceback, memory. `dmesg | grep -i -e 'killed process' -e segfault` (mem.oom_kill, app.segfault name the kernel's part). What was deployed last?"
-silent_when = "No such line within a minute. A single one while nothing fails is a note; a mail from 3 on, or if requests fail; a page if at least 20 % of the host's requests failed in that minute and it happened twice. Only a program's own message counts, at the start of a line, and none from the log of a web server or sshd but the server's own. Workers that end on purpose (a limit of requests, a reload) write other lines."
+silent_when = "No such line within a minute. A single one while nothing fails is a note; a mail from 3 on, or if requests fail; a page if at least 20 % of the host's requests failed in that minute and it happened twice. Failed probes and images of Kubernetes are a note while less than 2 % of the requests fail (a roll-out). Only a program's own message counts, at the start of a line, and none from the log of a web server or sshd but the server's own. Workers that end on purpose (a limit of requests, a reload) write other lines."
 fix = "{fix_text} Check: the lines end, and the error rate is back."
 source = "gunicorn arbiter.py reap_workers; uWSGI core/master_utils.c; unicorn http_server.rb reap_all_workers; php-fpm fpm_children.c; nginx ngx_process.c; Apache mpm_common.c; V8 api.cc, Node.js node_errors.cc; Go runtime/panic.go; Passenger Core/SpawningKit; Varnish mgt_child.c; HAProxy mworker.c; github.com/varnishcache/varnish-cache #2352; systemd job.c"
 [text.what_text]
@@ -202,6 +202,8 @@ select k.host, k.server, k.line, k.lines, a.requests, a.failed,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests and k.all_lines >= 2 then 'page'
     when k.what in ('exited', 'probe', 'restarts') and k.runtime in ('systemd', 'container') and k.all_lines < 3 then 'note'
+    -- A roll-out starts containers that are not ready for a while.
+    when k.what in ('probe', 'boot') and k.runtime = 'container' and coalesce(a.failed, 0) < 0.02 * coalesce(a.requests, 1) then 'note'
     when k.all_lines >= 3 or a.failed > 0 or k.what in ('given_up', 'port') then 'mail' else 'note' end as class,
   -- A job that failed once explains no failing request.
   case when k.what in ('exited', 'probe', 'boot', 'restarts') and k.runtime in ('systemd', 'container') and k.all_lines < 3 then '' end as explains
