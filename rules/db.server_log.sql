@@ -169,7 +169,7 @@ named as (
       when program = 'postgresql' and regexp_like(body, '^(terminating connection because of crash of another server process|all server processes terminated; reinitializing)$') or program = 'postgresql' and regexp_like(body, '^(server process|startup process|checkpointer process|background writer process) [(]PID [0-9]+[)] was terminated by signal [0-9]+: ') then 'crash'
       when program = 'postgresql' and regexp_like(body, '^(out of file descriptors: |could not accept new connection: )Too many open files') then 'descriptors'
       when program = 'postgresql' and regexp_like(body, '^process [0-9]+ still waiting for [A-Za-z]+Lock on ') then 'lockwait'
-      when program = 'postgresql' and regexp_like(body, '^canceling statement due to (lock|statement) timeout$') then 'cancelled'
+      when program = 'postgresql' and regexp_like(body, '^canceling statement due to (lock timeout|statement timeout|conflict with recovery)$') then 'cancelled'
       when program = 'postgresql' and regexp_like(body, '^could not (open|access) (file|directory) "[^"]+": Permission denied$') then 'files'
       when program = 'postgresql' and (regexp_like(body, '^configuration file "[^"]+" contains errors') or body = 'pg_hba.conf was not reloaded' or regexp_like(body, '^could not load (server certificate|private key|root certificate) file ')) then 'config'
       when program = 'postgresql' and regexp_like(body, '^(could not receive data from WAL stream: |requested WAL segment [0-9A-F]+ has already been removed$|could not connect to the primary server: |terminating walreceiver due to timeout$|terminating walsender process due to replication timeout$|invalidating obsolete replication slot )') then 'replication'
