@@ -27,7 +27,7 @@ subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"
 why = "{why_text} Each request that needs it fails or waits for the connect timeout."
 look_at = "From {host}: `nc -vz HOST PORT` to {target}; on its side `ss -ltn` and its own log. The line: {line}"
-silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error behind the program's own words (`load cart: dial tcp …`), and one that a visitor who left causes as well (`read ECONNRESET`), counts only while at least 5 requests and 5 % fail, and if there is a line for each fifth of them. A worker that tries a service that is switched off on purpose looks the same."
+silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error behind the program's own words (`load cart: dial tcp …`, in a field such as `error` only), and one that a visitor who left causes as well (`read ECONNRESET`), counts only while at least 5 requests and 5 % fail, and if there is a line for each fifth of them. A worker that tries a service that is switched off on purpose looks the same."
 fix = "{fix_text} Check: the lines end."
 source = "Node.js net.js and dns.js errors; Go net.OpError and url.Error; libpq fe-connect.c; PyMySQL connections.py (2003); redis-py connection.py; urllib3; PHP PDO and mysqli; cURL error codes; connect(2)"
 [text.reason_text]
@@ -69,7 +69,7 @@ unknown = ""
 ---*/
 with lines as (
   -- Structured logs have the error beside the message; PHP's errors stand in the log of the web server in front.
-  select host, ts, coalesce(nullif(program, ''), 'other') as program, body,
+  select host, ts, coalesce(nullif(program, ''), 'other') as program, body, coalesce(attrs['error'], attrs['err'], attrs['err.message']) is not null as is_field,
     regexp_replace(
       case
         when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
@@ -205,8 +205,9 @@ matched as (
       when regexp_like(text, '^(error communicating with database|pool timed out|error connecting to (server|database)): .*[(]os error 1(1[013])[)]$|^(connection to server failed|error connecting to server): (could not connect to server|Connection refused)') then 'a database'
       when regexp_like(text, '^(Error: )?(reqwest::Error|error sending request for url [(]https?://[^/)]+)') then coalesce(regexp_match(text, 'https?://([^/)]+)')[1], 'a service')
       when regexp_like(text, '^(Error: )?(Connection refused|Connection timed out|No route to host|Network is unreachable) [(]os error 1[01][0-9][)]$') then 'a service'
-      -- The error behind the program's own words: they may be a visitor's, so it counts only while requests fail.
-      when regexp_like(text, '^[A-Za-z0-9_][A-Za-z0-9_ .,()/=#:-]*: (dial (tcp|unix) [^ ]+: (connect: [a-z ]+|i/o timeout)|dial tcp: lookup [^ ]+( on [^ ]+)?: [a-z /]+|(read|write) tcp [^ ]+->[^ ]+: ((read|write): connection reset by peer|i/o timeout)|context deadline exceeded|connect (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH) [^ ]+|getaddrinfo (ENOTFOUND|EAI_AGAIN) [^ ]+|Connection refused|Connection timed out|No route to host)$')
+      -- The error behind the program's own words, only in a field for errors, and only while requests fail: a
+      -- message as a whole may have a visitor's words at its end.
+      when is_field and regexp_like(text, '^[A-Za-z0-9_][A-Za-z0-9_ .,()/=#:-]*: (dial (tcp|unix) [^ ]+: (connect: [a-z ]+|i/o timeout)|dial tcp: lookup [^ ]+( on [^ ]+)?: [a-z /]+|(read|write) tcp [^ ]+->[^ ]+: ((read|write): connection reset by peer|i/o timeout)|context deadline exceeded|connect (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH) [^ ]+|getaddrinfo (ENOTFOUND|EAI_AGAIN) [^ ]+|Connection refused|Connection timed out|No route to host)$')
         then concat('~', coalesce(regexp_match(text, 'dial (?:tcp|unix) ([^ ]+): (?:connect|i/o)')[1], regexp_match(text, 'lookup ([^ ]+?)(?: on [^ ]+)?: [a-z /]+$')[1], regexp_match(text, '->([^ ]+): ')[1], regexp_match(text, '(?:E[A-Z_]+) ([^ ]+)$')[1], 'a service'))
       when regexp_like(text, '^(Error: read E(CONNRESET|TIMEDOUT)|context deadline exceeded|(ConnectionResetError|TimeoutError|socket\.timeout): ?(\[Errno 1(04|10)\] .*|timed out|The read operation timed out)?)$') then '~a service'
     end as target,

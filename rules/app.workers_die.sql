@@ -50,7 +50,7 @@ memory = "The heap is full of objects that are in use, so the runtime gives up (
 panic = "An error that no code caught ends the whole process with all its requests, not only the one that caused it."
 given_up = "It failed as often as its supervisor allows (systemd: `StartLimitBurst`, pm2: `max_restarts`), so the service stays down until it is started by hand."
 restarts = "It ends soon after each start, and is started again: between both nothing answers, and caches never get warm."
-aborted = "The handler of a request panicked; its visitor gets an error or a closed connection, the process goes on. A lock that it held may stay locked."
+aborted = "The handler of a request panicked; its visitor gets an error or a closed connection, the process survives. A lock that it held may stay locked."
 probe = "Kubernetes takes a container that is not ready out of its service, and restarts one that is not alive: under load this makes an overload worse."
 [text.fix_text]
 killed = "If it was SIGKILL without a time limit, it is memory: fewer workers, a smaller pool or cache, `max_requests` against a leak, or more memory. If SIGSEGV or SIGABRT: the newest native module or the runtime's version."
@@ -104,7 +104,7 @@ lines as (
       when program = 'systemd' and regexp_like(body, '^[^ ]+\.service: (Main process exited, code=(dumped, status=[0-9]+/[A-Z]+|killed, status=(4|6|7|8|9|11)/[A-Z]+)|Watchdog timeout [(]limit |A process of this unit has been killed by the OOM killer|Failed with result ''oom-kill'')') then 'systemd killed'
       when program = 'systemd' and regexp_like(body, '^[^ ]+\.service: (Failed at step [A-Z]+ spawning |Main process exited, code=exited, status=2[0-9][0-9]/[A-Z]+|start operation timed out[.])') then 'systemd boot'
       when program = 'systemd' and regexp_like(body, '^[^ ]+\.service: Scheduled restart job, restart counter is at ([3-9]|[0-9]{2,})[.]$') then 'systemd restarts'
-      -- 129 to 255 end by a signal that asked for it, such as 143 after a stop.
+      -- 129 to 255 is an end by a signal, such as 143 after a stop.
       when program = 'systemd' and regexp_like(body, '^[^ ]+\.service: Main process exited, code=exited, status=([1-9]|[1-9][0-9]|1[01][0-9]|12[0-8])/') then 'systemd exited'
       when program = 'systemd-oomd' and regexp_like(body, '^Killed [^ ]+ due to memory pressure ') then 'systemd-oomd killed'
       when program = 'kubelet' and regexp_like(body, '^"?Error syncing pod.* ?(err=")?failed to \W+StartContainer\W+ for \W+[A-Za-z0-9._-]+\W+ with CrashLoopBackOff: ') then 'container restarts'
@@ -116,9 +116,9 @@ lines as (
       when regexp_like(body, '^(PM2 +[|] |PM2: )?(\[?[0-9T:.Z -]+\]?:? )?(PM2 (log|error): )?Script [^ ]+ had too many unstable restarts ') then 'node given_up'
       when regexp_like(body, '^(PM2 +[|] )?(\[?[0-9T:.Z -]+\]?:? )?(PM2 log: )?\[PM2\]\[WORKER\] Process [0-9]+ restarted because it exceeds --max-memory-restart') or regexp_like(body, '^# Fatal JavaScript out of memory: |^(Uncaught )?Error: spawn ENOMEM') then 'node memory'
       when regexp_like(body, '^# A fatal error has been detected by the Java Runtime Environment:') then 'java killed'
-      when regexp_like(body, '^# There is insufficient memory for the Java Runtime|^[A-Za-z0-9 -]+ VM warning: INFO: os::commit_memory[(][^)]*[)] failed; |^(Caused by: )?io\.netty\.util\.internal\.OutOfDirectMemoryError: ') then 'java memory'
+      when regexp_like(body, '^# There is insufficient memory for the Java Runtime|^(OpenJDK|Java HotSpot[(]TM[)]) [A-Za-z0-9 -]*VM warning: INFO: os::commit_memory[(][^)]*[)] failed; |^(Caused by: )?io\.netty\.util\.internal\.OutOfDirectMemoryError: ') then 'java memory'
       when regexp_like(body, '^Web server failed to start[.] Port [0-9]+ was already in use[.]') then 'java port'
-      when regexp_like(body, '^([0-9TZ:. -]+ +ERROR +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$]*SpringApplication +: )Application run failed') or regexp_like(body, '^([0-9A-Za-z:. -]+ SEVERE \[[^\]]+\] )?(org\.apache\.catalina\.[A-Za-z.]+ )?(Failed to initialize connector \[|Context \[[^\]]*\] startup failed due to previous errors)') then 'java boot'
+      when regexp_like(body, '^([0-9TZ:., +-]+ERROR +[0-9]+ --- (\[[^\]]+\] ){1,2}[A-Za-z0-9_.$]*SpringApplication +: )Application run failed') or regexp_like(body, '^([0-9]{2}-[A-Z][a-z]{2}-[0-9]{4} [0-9:.]+ SEVERE \[[^\]]+\] )?(org\.apache\.catalina\.[A-Za-z.]+ )?(Failed to initialize connector \[|Context \[[^\]]*\] startup failed due to previous errors)') then 'java boot'
       when regexp_like(body, '^Unhandled exception[.] [A-Z][A-Za-z]*([.][A-Za-z]+)+|^Stack overflow[.]$') then 'dotnet panic'
       when regexp_like(body, '^Out of memory[.]$|^System\.OutOfMemoryException: ') then 'dotnet memory'
       when regexp_like(body, '^(Unhandled exception[.] )?System\.IO\.IOException: Failed to bind to address ') then 'dotnet port'

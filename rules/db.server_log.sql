@@ -107,7 +107,7 @@ config = "Correct the line that it names before the next restart. PostgreSQL: `s
 files = "`namei -l PATH`; give the files back to the server's user."
 replication = "If it resumes by itself, the network or the primary's restart was it. If the segment or binary log is gone, build the replica again (`pg_basebackup`, CLONE); then keep more (`wal_keep_size`, a slot with `max_slot_wal_keep_size`, `binlog_expire_logs_seconds`)."
 cluster = "Bring the missing members back first (their hosts, the network between them). Force a new majority only if they are lost for good: the other side may still accept writes."
-blocked = "Let consumers work the queues off or remove what nobody consumes; free disk or memory. The limits are `disk_free_limit` and `vm_memory_high_watermark`."
+blocked = "Let consumers work the queues off or delete queues without consumers; free disk or memory. The limits are `disk_free_limit` and `vm_memory_high_watermark`."
 backend = "From its host: `nc -vz` to that server, then its own log: limits, login, name. PgBouncer's `SHOW SERVERS`, ProxySQL's `select * from runtime_mysql_servers`."
 semaphore = "Look at the disk first (disk.stuck, disk.slow), then `SHOW ENGINE INNODB STATUS`."
 save = "`vm.overcommit_memory = 1` (a fork needs no second copy), or space and permission in `dir`. Then `BGSAVE`, and look at rdb_last_bgsave_status."
@@ -151,7 +151,7 @@ spoken as (
     end as program,
     coalesce(of_crashed_mysqld, case when program <> 'pgbouncer' then of_postgresql end, of_mysqld, of_redis, of_mongodb, of_rabbitmq, of_elasticsearch, of_kafka, of_pgbouncer, of_proxysql, of_etcd, body) as body
   from forms
-  -- Keeps the message from being computed anew for each pattern.
+  -- Computes the message once, not for each pattern.
   limit 50000
 ),
 named as (
