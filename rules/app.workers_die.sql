@@ -203,6 +203,8 @@ select k.host, k.server, k.line, k.lines, a.requests, a.failed,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests and k.all_lines >= 2 then 'page'
     when k.what in ('exited', 'probe', 'restarts') and k.runtime in ('systemd', 'container') and k.all_lines < 3 then 'note'
+    -- Any unit of the host, such as a job that the kernel killed.
+    when k.runtime in ('systemd', 'systemd-oomd', 'container') and k.all_lines < 3 and k.what <> 'given_up' and coalesce(a.failed, 0) < 0.05 * coalesce(a.requests, 1) then 'note'
     -- A roll-out starts containers that are not ready for a while.
     when k.what in ('probe', 'boot') and k.runtime = 'container' and coalesce(a.failed, 0) < 0.02 * coalesce(a.requests, 1) then 'note'
     when k.all_lines >= 3 or a.failed > 0 or k.what in ('given_up', 'port') then 'mail' else 'note' end as class,
