@@ -126,8 +126,8 @@ with forms as (
     regexp_match(body, '^[0-9]+:[XCSM] [0-9]{2} [A-Z][a-z]{2} (?:[0-9]{4} )?[0-9:.]+ [#*.-] (.*)$')[1] as of_redis,
     regexp_match(body, '^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z UTC - |[0-9]{6} +[0-9:]+ \[ERROR\] (?:[a-z/]*/)?)((?:mysqld|mariadbd) got signal [0-9]+)')[1] as of_crashed_mysqld,
     -- Only errors of MongoDB's own parts: a query may hold any text.
-    case when attrs['ctx'] is not null and attrs['c'] is not null and attrs['s'] in ('F', 'E', 'W', 'I')
-      then concat_ws(': ', body, case when attrs['c'] in ('STORAGE', 'WT', 'NETWORK', 'CONTROL', '-') then coalesce(attrs['attr.message.error_str'], attrs['attr.error.errmsg'], attrs['attr.error.message'], case when not regexp_like(attrs['attr.error'], '^-?[0-9]+$') then attrs['attr.error'] end, attrs['attr.message']) end)
+    case when attrs['s'] in ('F', 'E', 'W', 'I') and attrs['ctx'] is not null
+      then concat_ws(': ', body, case when attrs['c'] in ('STORAGE', 'WT', 'NETWORK', 'CONTROL', '-') then nullif(concat_ws(' ', attrs['attr.message.error_str'], attrs['attr.error.errmsg'], attrs['attr.error'], attrs['attr.message']), '') end)
       else regexp_match(body, '^(?:[0-9-]+T[0-9:.+Z-]+ )?[EFW] (?:STORAGE|NETWORK|CONTROL|REPL|-) +\[[A-Za-z0-9_-]+\] (.*)$')[1] end as of_mongodb,
     regexp_match(body, '^(?:[0-9-]+ [0-9:.]+(?:[+-][0-9:]+)? )?\[(?:warning|warn|error|critical|notice|info)\] <[0-9.]+> (.*)$')[1] as of_rabbitmq,
     regexp_match(body, '^\[[0-9T:,-]+\]\[(?:WARN|ERROR|INFO|FATAL) *\]\[(?:o\.[eo]\.|org\.)[A-Za-z0-9.]+ *\] \[[^\]]+\] (.*)$')[1] as of_elasticsearch,
