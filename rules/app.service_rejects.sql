@@ -178,7 +178,7 @@ select c.host, c.program, c.program as log_program, c.store, c.what, c.lines, c.
   case when c.what = 'lock' then 'pg.lock_pileup, mysql.lock_pileup, disk.stuck, disk.slow'
     when c.what in ('lost', 'starting') then 'db.not_answering, db.server_log, mem.oom_kill, firewall.drops_service, wire.host_unreachable'
     when c.what in ('save', 'space', 'readonly') then 'db.server_log, disk.full, disk.inodes_full, disk.readonly'
-    when c.what = 'clock' then 'clock.skew, clock.unsynced' when c.what = 'storage' then 'disk.io_error, disk.readonly, disk.full, db.server_log'
+    when c.what = 'clock' then 'clock.skew' when c.what = 'storage' then 'disk.io_error, disk.readonly, disk.full, db.server_log'
     else '' end as explained_by,
   -- What fails at once holds no worker and no connection.
   case when c.what not in ('lock', 'lost', 'starting', 'overload', 'storage', 'cluster')
