@@ -72,7 +72,7 @@ with spoken as (
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect|heartbeat): )?(Uncaught (exception )?)?(#<)?'), '') as text
   from log
   where ts > $now - interval '60 seconds' and ts <= $now
-    and coalesce(program, '') not in ('haproxy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'sudo', 'su', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace')
+    and coalesce(program, '') not in ('haproxy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'sudo', 'su') and coalesce(severity, '') not in ('debug', 'trace')
     and regexp_like(concat_ws(' ', attrs['system_error'], coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body)), '[Nn]o space left on device|ENOSPC|[Rr]ead-only file system|EROFS|[Dd]isk quota exceeded|EDQUOT|[Pp]ermission denied|EACCES|AccessDenied|nput/output error|EIO: |Failed to write session data')
   -- Also keeps the text from being computed anew for each pattern.

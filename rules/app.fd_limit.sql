@@ -51,7 +51,7 @@ with lines_said as (
       '(Uncaught )?[A-Za-z]*Error: ((connect|accept|spawn|getaddrinfo|listen|pipe|open) )?E[MN]FILE([ ,]|$)|((connect|accept|spawn|getaddrinfo) )?EMFILE([ ,:]|$)|(Caused by: )?java\.[A-Za-z.]+Exception: [^ ]{1,200} [(]Too many open files[)]$|( *---> )?System\.Net\.Sockets\.SocketException [(]24[)]: Too many open files|([a-z]+=[^ ]+ )*(\[(error|warning|warn)\] )?Ranch acceptor reducing accept rate: out of file descriptors|\[[0-9-]+ [0-9:.]+\]\[[0-9]+\]\[critical\]\[assert\] (\[[^\]]+\] )?panic: socket[(]2[)] failed, got: Too many open files)')) or regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception'], body), concat(
       '^[0-9TZ :.,/+-]*(\[?(ERROR|FATAL|CRITICAL|WARN|WARNING|LOG)\]?:? +)?',
       '(Caused by: |Uncaught |(echo: )?http: Accept error: |error: )?',
-      '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |Errno::E[MN]FILE [(]|[0-9-]+ [0-9:.]+ [A-Z]+ \[[0-9]+\] ERROR |',
+      '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |Errno::E[MN]FILE [(]|[A-Z]+ \[[0-9]+\] ERROR |',
       '(Error in |Accepting client connection: |Failed to )?(accept4?|socket|open|accept connection)(\(\))?( failed)?: |accept tcp [^ ]+: (accept4?: )?|([a-z][a-z0-9_]*(::[a-z0-9_]+)*: )?[Aa]ccept failed( with error)?: )([Tt]oo many open files|[Nn]o file descriptors available)')))))
   group by 1, 2
 ),

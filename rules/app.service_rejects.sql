@@ -57,7 +57,7 @@ save = "The last snapshot failed, so the store refuses writes to lose nothing mo
 cluster = "Some keys have no node that serves them, because a node and its replica are down, or slots were never assigned."
 lost = "The server ended sessions that the application still uses: a restart, a crash, an idle timeout shorter than the pool's, or a firewall or proxy between both that forgets idle connections."
 lock = "Statements wait for a lock or for a slow plan until a limit ends them."
-space = "The disk of its files, or its quota, is full, so every write fails; reads go on."
+space = "The disk of its files, or its quota, is full, so every write fails while reads work."
 storage = "The store's disk returns errors or a file of it is damaged or cannot be opened, so statements fail."
 clock = "The service compares the time of a signed request with its own and refuses it from some minutes of difference on."
 overload = "The store protects itself: its queue, memory budget or rate limit is used up, so it answers some requests with an error."
@@ -178,7 +178,7 @@ select c.host, c.program, c.program as log_program, c.store, c.what, c.lines, c.
   case when c.what = 'lock' then 'pg.lock_pileup, mysql.lock_pileup, disk.stuck, disk.slow'
     when c.what in ('lost', 'starting') then 'db.not_answering, db.server_log, mem.oom_kill, firewall.drops_service, wire.host_unreachable'
     when c.what in ('save', 'space', 'readonly') then 'db.server_log, disk.full, disk.inodes_full, disk.readonly'
-    when c.what = 'clock' then 'clock.skew, clock.unsynced' when c.what = 'storage' then 'disk.io_error, disk.readonly, disk.full, db.server_log'
+    when c.what = 'clock' then 'clock.skew' when c.what = 'storage' then 'disk.io_error, disk.readonly, disk.full, db.server_log'
     else '' end as explained_by,
   -- What fails at once holds no worker and no connection.
   case when c.what not in ('lock', 'lost', 'starting', 'overload', 'storage', 'cluster')

@@ -11,7 +11,7 @@ prefers = ["db.not_answering", "wire.host_unreachable", "dns.name_failing", "fir
 needs = ["log", "request"]
 when = """
 select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENETUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%' or body like '%getaddrinfo%') and ts > $now - interval '30 seconds' and ts <= $now
-union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%ConnectionPool(%' or body like '%Can''t connect to %' or body like '%Can''t reach database%' or body like '%could not connect to server%' or body like '%gaierror%' or body like '%dial tcp: %' or body like '%reset by peer%' or body like '%ECONNRESET%' or body like '%imed out%' or body like '%imeout%' or body like '%deadline exceeded%' or body like '%fetch failed%' or body like '%FetchError: %' or body like '%socket hang up%' or body like '%onnection reset%' or body like '%failed to respond%' or body like '%Disconnected from %' or body like '%ServerDisconnected%' or body like '%Server disconnected%' or body like '%) disconnected%') and ts > $now - interval '30 seconds' and ts <= $now
+union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%ConnectionPool(%' or body like '%Can''t connect to %' or body like '%Can''t reach database%' or body like '%could not connect to server%' or body like '%gaierror%' or body like '%dial tcp: %' or body like '%reset by peer%' or body like '%ECONNRESET%' or body like '%imed out%' or body like '%imeout%' or body like '%deadline exceeded%' or body like '%fetch failed%' or body like '%FetchError: %' or body like '%wrong version number%' or body like '%WRONG_VERSION%' or body like '%unrecognized SSL message%' or body like '%HTTP response to HTTPS%' or body like '[resolver] failed to query%' or body like '% err="Get %' or body like '%socket hang up%' or body like '%onnection reset%' or body like '%failed to respond%' or body like '%Disconnected from %' or body like '%ServerDisconnected%' or body like '%Server disconnected%' or body like '%) disconnected%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%java.net.%Exception%' or body like '%PSQLException%' or body like '%Communications link failure%' or body like '%Connection%Exception: %' or body like '%ConnectionBad%' or body like '%ConnectionNotEstablished%' or body like '%CannotConnectError%' or body like '%ConnectionFailed%' or body like '%Errno::E%' or body like '%SocketError%' or body like '%ResolutionError%' or body like '%OpenTimeout%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%SQLSTATE[%' or body like '%(HY000/200%' or body like '%mysqli_sql_exception%' or body like '%RedisException%' or body like '%cURL error %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%onnect%rror: %' or body like '%URLError%' or body like '%ConnectException%' or body like '%ConnectTimeout%' or body like '%onnectionRefusedError%' or body like '%TimeoutError: %' or body like '%OSError: %' or body like '%SocketException%' or body like '%HttpRequestException%' or body like '%Failed to connect to%' or body like '%failed to connect%' or body like '%(os error 11%' or body like '%ServerSelectionError: %' or body like '%erver selection %' or body like '%nable to connect to %' or body like '%annot connect to %' or body like '%onnection refused%' or body like '%ReadError%' or body like '%RemoteProtocolError%' or body like '%brokers%' or body like '%NoBrokersAvailable%' or body like '%could not be established%' or body like '%not present in metadata%' or body like '%onnection % closed' or body like '%ERR_TLS_CERT%' or body like '%AutoReconnect%' or body like '%ConnectionClosed%' or body like '%channel/connection is not open%' or body like '%StreamLost%' or body like '%AMQP%' or body like '%Amqp%' or body like '%BrokerUnreachable%' or body like '%NoNodeAvailable%' or body like '%AllNodesFailed%' or body like '%CircuitBreaker %' or body like '%circuit is now open%' or body like '%UNAVAILABLE: %' or body like '%code = Unavailable %' or body like '%econnrefused%' or body like '%NoLivingConnections%' or body like '%remote certificate%' or body like '%alternative DNS name%' or body like '%Network Adapter%' or body like '%network-related%' or body like '%Failed to read session data%' or body like '%MemcacheUnexpectedClose%' or body like '%nxdomain%' or body like '%Exception while %' or body like '%failed to dial%' or body like '%BaseConnectionError%') and ts > $now - interval '30 seconds' and ts <= $now
@@ -27,7 +27,7 @@ subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"
 why = "{why_text} Each request that needs it fails or waits for the connect timeout."
 look_at = "From {host}: `nc -vz HOST PORT` to {target}; on its side `ss -ltn` and its own log. The line: {line}"
-silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error behind the program's own words (`load cart: dial tcp …`), and one that a visitor who left causes as well (`read ECONNRESET`), counts only while at least 5 requests and 5 % fail, and if there is a line for each fifth of them. A worker that tries a service that is switched off on purpose looks the same."
+silent_when = "Fewer than 3 such lines for a target in 30 s; a page if at least 20 % of the host's requests failed meanwhile; a note if the line does not name the target and no request failed (addresses that customers gave, such as webhooks, fail all day). Only lines, and fields such as `error` of structured logs, that start with the error of a language or driver count (Node.js, Go, Python, JDBC, Ruby, PHP, .NET, Elixir, Rust), and of a web server's log only the errors of PHP itself: the rest contains what visitors wrote. An error behind the program's own words (`load cart: dial tcp …`, in a field such as `error` only), and one that a visitor who left causes as well (`read ECONNRESET`), counts only while at least 5 requests and 5 % fail, and if there is a line for each fifth of them. A worker that tries a service that is switched off on purpose looks the same."
 fix = "{fix_text} Check: the lines end."
 source = "Node.js net.js and dns.js errors; Go net.OpError and url.Error; libpq fe-connect.c; PyMySQL connections.py (2003); redis-py connection.py; urllib3; PHP PDO and mysqli; cURL error codes; connect(2)"
 [text.reason_text]
@@ -38,6 +38,8 @@ name = "its name does not resolve"
 ports = "no free local port"
 certificate = "its certificate is rejected"
 broken = "the connection breaks"
+protocol = "it does not speak TLS there"
+resolver = "names cannot be resolved there"
 failed = "the connection failed"
 [text.why_text]
 refused = "The host answers at once that nothing listens there: the service is stopped, starting, or listens on another address or port."
@@ -46,6 +48,8 @@ unreachable = "The network has no path to that host: its network, a route or an 
 name = "The name service has no address for it, or does not answer."
 ports = "All local ports towards that address are in use or in TIME_WAIT: each request opens a new connection."
 certificate = "The service presents a certificate that expired, has another name, or whose issuer this host does not know; the client then ends the connection. From one moment on it fails for all requests."
+protocol = "The client begins with TLS and the port answers in clear, or with another protocol: `https` for a plain port, or the proxy in front of the service was changed."
+resolver = "Docker's own name server passes what is no container to this one, which does not answer. Every name outside of the network fails in all containers."
 broken = "The service accepts connections and ends them before it answers: it crashes, restarts, is overloaded, or something between both drops connections that it forgot (a proxy, a firewall after an idle time)."
 failed = "The driver gives up before it has a session."
 [text.fix_text]
@@ -55,6 +59,8 @@ unreachable = "Check route, interface and security group between both (`ip route
 name = "`getent hosts` on {host}, inside its container as well; check search domains and the service's registration."
 ports = "Reuse connections (keep-alive, a pool); see tcp.ephemeral_exhausted."
 certificate = "`openssl s_client -connect HOST:PORT -servername NAME </dev/null` on {host} shows dates and chain. Expired: renew it there. Incomplete chain: serve the intermediate certificate. Unknown issuer: update `ca-certificates`, in the container as well. Do not switch the verification off."
+protocol = "Correct the scheme or the port in the configuration; `openssl s_client -connect HOST:PORT` shows whether TLS answers."
+resolver = "`dig @{target} example.com` on {host}. Bring that server back, or name another one in `/etc/resolv.conf` or `dns` of daemon.json, then restart the containers."
 broken = "Its own log at that moment, app.workers_die and mem.oom_kill on its host. If only idle connections break, let the client renew them sooner than the shortest idle timeout between both."
 failed = "Try the same address with the service's own client from {host}; its message says more."
 [text.share_text]
@@ -63,7 +69,7 @@ unknown = ""
 ---*/
 with lines as (
   -- Structured logs have the error beside the message; PHP's errors stand in the log of the web server in front.
-  select host, ts, coalesce(nullif(program, ''), 'other') as program, body,
+  select host, ts, coalesce(nullif(program, ''), 'other') as program, body, coalesce(attrs['error'], attrs['err'], attrs['err.message']) is not null as is_field,
     regexp_replace(
       case
         when program = 'nginx' and message_template like 'FastCGI sent in stderr: %' then regexp_match(body, '^FastCGI sent in stderr: "PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
@@ -71,6 +77,9 @@ with lines as (
         when program = 'apache' and attrs['module'] like 'php%' and severity <> 'notice' then regexp_match(body, '^(PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program like 'php%fpm%' then regexp_match(body, '^(?:\[[^\]]+\] WARNING: )?(?:\[pool [^\]]+\] )?child [0-9]+ said into stderr: "NOTICE: PHP message: (PHP (?:Fatal error|Recoverable fatal error|Warning): +.*)')[1]
         when program in ('nginx', 'apache', 'apache2', 'httpd') then null
+        -- The error of Docker's name server, and the one of kubelet's call of the API server.
+        when program = 'dockerd' then concat('docker resolver ', attrs['dns-server'], ': ', attrs['error'])
+        when program = 'kubelet' then regexp_replace(regexp_match(body, '^"[^"]*" err="(Get .*)"( [a-zA-Z]+=|$)')[1], '\\"', '"', 'g')
         else regexp_replace(regexp_replace(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body), '\x1b\[[0-9;]*m', '', 'g'),
             '(?s)^(?:Traceback .*\n)?([^\n]+).*$', '\1')
@@ -85,10 +94,11 @@ with lines as (
         '(PHP (Fatal error|Recoverable fatal error|Warning): +|Unhandled exception[.] |(failed to connect|ping|pq|redis|sql|mysql|pgx|database|db|cache|store|error|connect|heartbeat): )?(Uncaught (exception )?)?(#<)?'), '') as text
   from log
   where ts > $now - interval '30 seconds' and ts <= $now
-    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'dockerd', 'containerd', 'kubelet', 'systemd') and coalesce(severity, '') not in ('debug', 'trace') and not regexp_like(body, '^50[024] [A-Z]')
+    and coalesce(program, '') not in ('haproxy', 'caddy', 'traefik', 'envoy', 'sshd', 'weir', 'postgresql', 'postgres', 'mysqld', 'mariadbd', 'mariadb', 'mysql', 'redis', 'redis-server', 'valkey-server', 'mongod', 'rabbitmq', 'rabbitmq-server', 'memcached', 'containerd', 'systemd') and coalesce(severity, '') not in ('debug', 'trace')
+    and (coalesce(program, '') <> 'dockerd' or body like '[resolver] failed to query external DNS server%') and (coalesce(program, '') <> 'kubelet' or body like '% err="Get %') and not regexp_like(body, '^50[024] [A-Z]')
     and regexp_like(coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.stack_trace'], nullif(concat_ws(': ', attrs['error.type'], attrs['error.message']), ''),
             nullif(concat_ws(': ', attrs['exception.class'], attrs['exception.message']), ''), attrs['exception'], attrs['Exception'], attrs['exc_info'], attrs['stack_trace'], body),
-      'E(CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|erver selection |Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E|[Tt]imeout|[Tt]imed out|deadline exceeded|reset by peer|no such host|fetch failed|socket hang up|failed to respond|Read(Error|Timeout)|RemoteProtocolError|[Dd]isconnected|NoBrokersAvailable|brokers|not present in metadata|BrokerUnreachable|AMQP|Amqp|NoNodeAvailable|AllNodesFailed|CircuitBreaker |circuit is now open|StatusRuntimeException|Operation .* buffering|MemcacheUnexpectedClose|NoLivingConnections|Failed to read session data|Unable to reach|e(connrefused|host|timedout)|unreachable|nxdomain|Communications link failure|Exception while (reading|writing)|failed to dial|FetchError')
+      'E(CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRNOTAVAIL)|dial (tcp|udp|unix)|OperationalError|[Cc]onnect|java[.]net[.]|PSQLException|CannotConnect|SQLSTATE|HY000|cURL error|getaddrinfo|gaierror|ConnectionPool|[Cc]ertificate|ECONNREFUSED|PKIX|x509|URLError|SocketException|ServerSelection|erver selection |Can''t reach database|OpenTimeout|SSLHandshakeException|SocketError|ResolutionError|Errno::E|[Tt]imeout|[Tt]imed out|deadline exceeded|reset by peer|no such host|fetch failed|socket hang up|failed to respond|Read(Error|Timeout)|RemoteProtocolError|[Dd]isconnected|NoBrokersAvailable|brokers|not present in metadata|BrokerUnreachable|AMQP|Amqp|NoNodeAvailable|AllNodesFailed|CircuitBreaker |circuit is now open|StatusRuntimeException|Operation .* buffering|MemcacheUnexpectedClose|NoLivingConnections|Failed to read session data|Unable to reach|e(connrefused|host|timedout)|unreachable|nxdomain|Communications link failure|Exception while (reading|writing)|failed to dial|FetchError|wrong version number|WRONG_VERSION|RECORD_LAYER|unrecognized SSL|HTTP response to HTTPS|i/o timeout')
   -- Also keeps the text from being computed anew for each pattern.
   limit 50000
 ),
@@ -122,6 +132,7 @@ matched as (
       when regexp_like(text, '^(failed to [a-z ]{1,40}: )?(connection\(\) error occurred during connection handshake: |server selection error: (context deadline exceeded|server selection timeout), current topology: )') then coalesce(regexp_match(text, 'Addr: ([^, ]+)')[1], 'MongoDB')
       when regexp_like(text, '^(rpc error: code = (Unavailable|DeadlineExceeded) desc = |(Caused by: )?io\.grpc\.StatusRuntimeException: (UNAVAILABLE|DEADLINE_EXCEEDED): |(grpc[.]_channel[.])?_InactiveRpcError: )') then coalesce(regexp_match(text, 'dial tcp ([^ ]+): ')[1], regexp_match(text, 'remote_addr=([^\],]+)')[1], 'a service')
       -- To a low port the program is the client: towards a high one it is a visitor that left.
+      when regexp_like(text, '^docker resolver [^ ]+: ') then regexp_match(text, 'resolver (?:udp:|tcp:)?([^ ]+): ')[1]
       when regexp_like(text, '^(read|write) tcp [^ ]+->[^ ]+:([0-9]{1,4}|[12][0-9]{4}|3[01][0-9]{3}): ((read|write): (connection reset by peer|broken pipe|connection timed out|no route to host)|i/o timeout)$') then regexp_match(text, '->([^ ]+): ')[1]
       when regexp_like(text, '^(failed to connect to `[^`]*`: ?)?([^ ]+ [(][^)]*[)]: )?(dial error:? [(]?)?dial (tcp|udp|unix) [^ ]+: (connect: |i/o timeout|lookup )|^failed to connect to `[^`]*`: failed to receive message [(]read tcp ')
         then coalesce(regexp_match(text, 'dial (?:tcp|udp|unix) ([^ ]+):')[1], regexp_match(text, '->([^ ]+): ')[1])
@@ -147,6 +158,7 @@ matched as (
       when regexp_like(text, '^(socket[.])?gaierror: \[Errno -[0-9]+\] ') then 'a service'
       when regexp_like(text, '^(ConnectionRefusedError|TimeoutError|OSError): \[Errno 1(10|11|13)\] (Connect call failed|Connection refused|Connection timed out|No route to host|Host is unreachable|Network unreachable)')
         then coalesce(replace(regexp_match(text, 'failed [(]''([^'']+'', [0-9]+)')[1], ''', ', ':'), 'a service')
+      when regexp_like(text, '^(\[cause\]: )?(Error: )?[0-9A-F]+:error:[0-9A-F]+:SSL routines:[a-z0-9_]*:(wrong version number|packet length too long|unknown protocol)|^(ssl[.])?SSLError: \[SSL: (WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE)\]|^(Caused by: )?javax\.net\.ssl\.SSLException: Unsupported or unrecognized SSL message|^(Get|Post) "https://[^/"]+[^"]*": http: server gave HTTP response to HTTPS client') then coalesce(regexp_match(text, '"https://([^/"]+)')[1], 'a service')
       when regexp_like(text, '^(ssl[.])?SSLCertVerificationError: \[SSL: CERTIFICATE_VERIFY_FAILED\]') then 'a service'
       when regexp_like(text, '^Mongo(ose)?ServerSelectionError: |^Mongo(Timeout|Network|)Error: ([Ss]erver selection (timed out after|failed))') then coalesce(regexp_match(text, '(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT) ([^ ,]+)')[2], 'MongoDB')
       when regexp_like(text, '^(pymongo[.]errors[.])?ServerSelectionTimeoutError: [^ ]+: ') then regexp_match(text, 'Error: ([^ ]+): ')[1]
@@ -193,12 +205,15 @@ matched as (
       when regexp_like(text, '^(error communicating with database|pool timed out|error connecting to (server|database)): .*[(]os error 1(1[013])[)]$|^(connection to server failed|error connecting to server): (could not connect to server|Connection refused)') then 'a database'
       when regexp_like(text, '^(Error: )?(reqwest::Error|error sending request for url [(]https?://[^/)]+)') then coalesce(regexp_match(text, 'https?://([^/)]+)')[1], 'a service')
       when regexp_like(text, '^(Error: )?(Connection refused|Connection timed out|No route to host|Network is unreachable) [(]os error 1[01][0-9][)]$') then 'a service'
-      -- The error behind the program's own words: they may be a visitor's, so it counts only while requests fail.
-      when regexp_like(text, '^[A-Za-z0-9_][A-Za-z0-9_ .,()/=#:-]*: (dial (tcp|unix) [^ ]+: (connect: [a-z ]+|i/o timeout)|dial tcp: lookup [^ ]+( on [^ ]+)?: [a-z /]+|(read|write) tcp [^ ]+->[^ ]+: ((read|write): connection reset by peer|i/o timeout)|context deadline exceeded|connect (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH) [^ ]+|getaddrinfo (ENOTFOUND|EAI_AGAIN) [^ ]+|Connection refused|Connection timed out|No route to host)$')
+      -- The error behind the program's own words, only in a field for errors, and only while requests fail: a
+      -- message as a whole may have a visitor's words at its end.
+      when is_field and regexp_like(text, '^[A-Za-z0-9_][A-Za-z0-9_ .,()/=#:-]*: (dial (tcp|unix) [^ ]+: (connect: [a-z ]+|i/o timeout)|dial tcp: lookup [^ ]+( on [^ ]+)?: [a-z /]+|(read|write) tcp [^ ]+->[^ ]+: ((read|write): connection reset by peer|i/o timeout)|context deadline exceeded|connect (ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH) [^ ]+|getaddrinfo (ENOTFOUND|EAI_AGAIN) [^ ]+|Connection refused|Connection timed out|No route to host)$')
         then concat('~', coalesce(regexp_match(text, 'dial (?:tcp|unix) ([^ ]+): (?:connect|i/o)')[1], regexp_match(text, 'lookup ([^ ]+?)(?: on [^ ]+)?: [a-z /]+$')[1], regexp_match(text, '->([^ ]+): ')[1], regexp_match(text, '(?:E[A-Z_]+) ([^ ]+)$')[1], 'a service'))
       when regexp_like(text, '^(Error: read E(CONNRESET|TIMEDOUT)|context deadline exceeded|(ConnectionResetError|TimeoutError|socket\.timeout): ?(\[Errno 1(04|10)\] .*|timed out|The read operation timed out)?)$') then '~a service'
     end as target,
     case
+      when regexp_like(text, '(wrong version number|WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|packet length too long|unrecognized SSL message|HTTP response to HTTPS client)') then 'protocol'
+      when regexp_like(text, '^docker resolver ') then 'resolver'
       when regexp_like(text, '(certificate has expired|issuer certificate|first certificate|[Ss]elf[- ]signed certificate|does not match certificate|certificate verify failed|CERTIFICATE_VERIFY_FAILED|x509: |PKIX path|CertificateExpired|cURL error 60|alternative |SSL connection could not|No name matching|remote certificate )') then 'certificate'
       when regexp_like(text, '(ENOTFOUND|EAI_AGAIN|lookup [^ ]+|UnknownHost|translate host name|Name or service not known|Name does not resolve|no such host|Temporary failure in name|getaddrinfo|gaierror|NameResolutionError|Unknown (MySQL )?server host|Could not resolve host|ConnectorDNSError|nxdomain|[Ff]ailed to resolve|Name does not)') then 'name'
       when regexp_like(text, '(EADDRNOTAVAIL|annot assign requested address)') then 'ports'

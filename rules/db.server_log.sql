@@ -107,7 +107,7 @@ config = "Correct the line that it names before the next restart. PostgreSQL: `s
 files = "`namei -l PATH`; give the files back to the server's user."
 replication = "If it resumes by itself, the network or the primary's restart was it. If the segment or binary log is gone, build the replica again (`pg_basebackup`, CLONE); then keep more (`wal_keep_size`, a slot with `max_slot_wal_keep_size`, `binlog_expire_logs_seconds`)."
 cluster = "Bring the missing members back first (their hosts, the network between them). Force a new majority only if they are lost for good: the other side may still accept writes."
-blocked = "Let consumers work the queues off or remove what nobody consumes; free disk or memory. The limits are `disk_free_limit` and `vm_memory_high_watermark`."
+blocked = "Let consumers work the queues off or delete queues without consumers; free disk or memory. The limits are `disk_free_limit` and `vm_memory_high_watermark`."
 backend = "From its host: `nc -vz` to that server, then its own log: limits, login, name. PgBouncer's `SHOW SERVERS`, ProxySQL's `select * from runtime_mysql_servers`."
 semaphore = "Look at the disk first (disk.stuck, disk.slow), then `SHOW ENGINE INNODB STATUS`."
 save = "`vm.overcommit_memory = 1` (a fork needs no second copy), or space and permission in `dir`. Then `BGSAVE`, and look at rdb_last_bgsave_status."
@@ -126,8 +126,8 @@ with forms as (
     regexp_match(body, '^[0-9]+:[XCSM] [0-9]{2} [A-Z][a-z]{2} (?:[0-9]{4} )?[0-9:.]+ [#*.-] (.*)$')[1] as of_redis,
     regexp_match(body, '^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z UTC - |[0-9]{6} +[0-9:]+ \[ERROR\] (?:[a-z/]*/)?)((?:mysqld|mariadbd) got signal [0-9]+)')[1] as of_crashed_mysqld,
     -- Only errors of MongoDB's own parts: a query may hold any text.
-    case when attrs['ctx'] is not null and attrs['c'] is not null and attrs['s'] in ('F', 'E', 'W', 'I')
-      then concat_ws(': ', body, case when attrs['c'] in ('STORAGE', 'WT', 'NETWORK', 'CONTROL', '-') then coalesce(attrs['attr.message.error_str'], attrs['attr.error.errmsg'], attrs['attr.error.message'], case when not regexp_like(attrs['attr.error'], '^-?[0-9]+$') then attrs['attr.error'] end, attrs['attr.message']) end)
+    case when attrs['s'] in ('F', 'E', 'W', 'I') and attrs['ctx'] is not null
+      then concat_ws(': ', body, case when attrs['c'] in ('STORAGE', 'WT', 'NETWORK', 'CONTROL', '-') then nullif(concat_ws(' ', attrs['attr.message.error_str'], attrs['attr.error.errmsg'], attrs['attr.error'], attrs['attr.message']), '') end)
       else regexp_match(body, '^(?:[0-9-]+T[0-9:.+Z-]+ )?[EFW] (?:STORAGE|NETWORK|CONTROL|REPL|-) +\[[A-Za-z0-9_-]+\] (.*)$')[1] end as of_mongodb,
     regexp_match(body, '^(?:[0-9-]+ [0-9:.]+(?:[+-][0-9:]+)? )?\[(?:warning|warn|error|critical|notice|info)\] <[0-9.]+> (.*)$')[1] as of_rabbitmq,
     regexp_match(body, '^\[[0-9T:,-]+\]\[(?:WARN|ERROR|INFO|FATAL) *\]\[(?:o\.[eo]\.|org\.)[A-Za-z0-9.]+ *\] \[[^\]]+\] (.*)$')[1] as of_elasticsearch,
@@ -151,7 +151,7 @@ spoken as (
     end as program,
     coalesce(of_crashed_mysqld, case when program <> 'pgbouncer' then of_postgresql end, of_mysqld, of_redis, of_mongodb, of_rabbitmq, of_elasticsearch, of_kafka, of_pgbouncer, of_proxysql, of_etcd, body) as body
   from forms
-  -- Keeps the message from being computed anew for each pattern.
+  -- Computes the message once, not for each pattern.
   limit 50000
 ),
 named as (
@@ -169,7 +169,7 @@ named as (
       when program = 'postgresql' and regexp_like(body, '^(terminating connection because of crash of another server process|all server processes terminated; reinitializing)$') or program = 'postgresql' and regexp_like(body, '^(server process|startup process|checkpointer process|background writer process) [(]PID [0-9]+[)] was terminated by signal [0-9]+: ') then 'crash'
       when program = 'postgresql' and regexp_like(body, '^(out of file descriptors: |could not accept new connection: )Too many open files') then 'descriptors'
       when program = 'postgresql' and regexp_like(body, '^process [0-9]+ still waiting for [A-Za-z]+Lock on ') then 'lockwait'
-      when program = 'postgresql' and regexp_like(body, '^canceling statement due to (lock|statement) timeout$') then 'cancelled'
+      when program = 'postgresql' and regexp_like(body, '^canceling statement due to (lock timeout|statement timeout|conflict with recovery)$') then 'cancelled'
       when program = 'postgresql' and regexp_like(body, '^could not (open|access) (file|directory) "[^"]+": Permission denied$') then 'files'
       when program = 'postgresql' and (regexp_like(body, '^configuration file "[^"]+" contains errors') or body = 'pg_hba.conf was not reloaded' or regexp_like(body, '^could not load (server certificate|private key|root certificate) file ')) then 'config'
       when program = 'postgresql' and regexp_like(body, '^(could not receive data from WAL stream: |requested WAL segment [0-9A-F]+ has already been removed$|could not connect to the primary server: |terminating walreceiver due to timeout$|terminating walsender process due to replication timeout$|invalidating obsolete replication slot )') then 'replication'

@@ -22,13 +22,13 @@ fix = "{fix_text} Check: the lines end."
 source = "nginx ngx_conf_file.c, ngx_http_core_module.c, ngx_http_auth_request_module.c, ngx_slab.c; Apache core.c (AH00124), mod_ssl (AH01961), mod_proxy (AH01144); HAProxy cfgparse.c; Traefik pkg/server/router"
 [text.what_text]
 reload = "a new configuration is rejected"
-cycle = "requests are redirected inside it without end"
+cycle = "internal redirect loop"
 auth = "its authorization service fails"
 zone = "a shared memory zone is full"
 script = "a script of its configuration fails"
 target = "its configuration has no usable target"
 [text.why_text]
-reload = "The old configuration serves on, so nobody notices until the next restart, which then fails: every site of this proxy is down from that moment on."
+reload = "The old configuration serves on, so the fault stays hidden until the next restart, which fails: then every site of this proxy is down."
 cycle = "A rewrite, `try_files` or error page leads back to itself, most often because the file at its end is missing (an empty release, a wrong `root`). Each such request is a 500."
 auth = "Each request waits for the answer of `auth_request`; whatever is neither 2xx nor 401 or 403 becomes a 500."
 zone = "No entry can be added: limits reject requests that they should let pass, or responses are not cached."
@@ -59,7 +59,7 @@ with lines as (
           when regexp_like(message_template, '^lua entry thread aborted: |^failed to run (rewrite|access|content|header_filter|balancer|ssl_certificate)_by_lua|^js exception: ') then 'script'
           when regexp_like(message_template, '^invalid (URL prefix|port|host) in (upstream )?"…"|^no port in upstream ') then 'target' end
       when program = 'apache' then
-        case when regexp_like(body, '^AH00124: ') then 'cycle' when regexp_like(body, '^AH(01961|01144): ') or attrs['module'] = 'core' and severity in ('alert', 'error') and regexp_like(body, '^/[^ ]+/[.]htaccess: (Invalid command|Options not allowed here|[A-Za-z]+ (not allowed here|takes ))') then 'target' end
+        case when attrs['module'] in ('core', 'rewrite') and regexp_like(body, '^AH00124: ') then 'cycle' when attrs['module'] in ('ssl', 'proxy', 'proxy_http', 'proxy_balancer') and regexp_like(body, '^AH(01961|01144): ') or attrs['module'] = 'core' and severity in ('alert', 'error') and regexp_like(body, '^/[^ ]+/[.]htaccess: (Invalid command|Options not allowed here|[A-Za-z]+ (not allowed here|takes ))') then 'target' end
       when program = 'haproxy' and regexp_like(body, '^\[ALERT\] +[(][0-9]+[)] : config : ') then 'reload'
       when coalesce(program, '') in ('', 'other') and regexp_like(body, '^AH00526: Syntax error on line [0-9]+ of ') then 'reload'
       when coalesce(program, '') in ('', 'other', 'traefik') and severity = 'error' and regexp_like(body, '^error="the service .{1,100} does not exist"') then 'target'
