@@ -8,7 +8,7 @@ use arrow_array::types::Int64Type;
 use weir_tables::{Batch, LogFormat, LogSource, Micros, Program};
 
 pub use hub::CountingHub;
-pub use senders::{PEER, intake, post, runtime};
+pub use senders::{PEER, intake, intake_with, post, runtime};
 
 /// The time of every run, so that a crash repeats.
 pub const NOW: Micros = Micros(1_795_176_000_000_000);

@@ -14,7 +14,14 @@ pub const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// An intake whose hub counts rows.
 pub fn intake() -> (Arc<CountingHub>, Arc<Intake>) {
-    let settings = IntakeSettings {
+    intake_with(|_| ())
+}
+
+/// As [`intake`], with other settings.
+pub fn intake_with(
+    change: impl FnOnce(&mut IntakeSettings),
+) -> (Arc<CountingHub>, Arc<Intake>) {
+    let mut settings = IntakeSettings {
         access: AccessRules::default(),
         host_names: Vec::new(),
         shared_key: None,
@@ -25,6 +32,7 @@ pub fn intake() -> (Arc<CountingHub>, Arc<Intake>) {
         known: Duration::from_secs(600),
         elasticsearch_version: "8.19.0".into(),
     };
+    change(&mut settings);
     let hub = Arc::new(CountingHub::default());
     (hub.clone(), Intake::new(hub, settings))
 }

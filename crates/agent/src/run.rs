@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use weir_config::place::read_token;
 use weir_config::{Config, Values};
-use weir_link::{Bandwidth, Identity, JoinToken, Spool, Uplink, UplinkOptions};
+use weir_link::{Bandwidth, Identity, JoinToken, Spool, SpoolDamage, Uplink, UplinkOptions};
 use weir_process::PROGRAM;
 use weir_process::clock::SystemClock;
 use weir_process::failure::{EXIT_CONFIG, EXIT_USAGE, Failure};
 use weir_process::log;
-use weir_process::meter::Meter;
+use weir_process::meter::{Meter, Stage};
 use weir_process::own_limits::{self, CpuShare};
 use weir_process::own_memory;
 use weir_process::own_memory::{FreedMemory, start_lean};
@@ -207,6 +207,11 @@ fn over_link(
         &agent.dir,
         Arc::clone(&parts.clock),
     ));
+    let mut spool = Spool::open(&agent.dir.join("spool"), agent.spool_bytes.max(1 << 20))
+        .map_err(link_failure)?;
+    if let Some(damage) = spool.take_damage() {
+        report_damage(&damage, &parts.meter);
+    }
     let (handle, uplink) = Uplink::new(UplinkOptions {
         dir: agent.dir.clone(),
         hubs: agent.hubs.clone(),
@@ -215,8 +220,7 @@ fn over_link(
         bandwidth: Bandwidth::new(agent.bandwidth_bytes),
         window_bytes: agent.window_bytes.max(1),
         clock: Arc::clone(&parts.clock),
-        spool: Spool::open(&agent.dir.join("spool"), agent.spool_bytes.max(1 << 20))
-            .map_err(link_failure)?,
+        spool,
         orders: Some(Arc::clone(&orders) as _),
     });
     let cpu = CpuShare::new(agent.cpu_percent);
@@ -242,6 +246,15 @@ fn over_link(
         }
         Ok(())
     })
+}
+
+/// Reports samples that were lost on this host's disk, as those that a full spool dropped.
+fn report_damage(damage: &SpoolDamage, meter: &Meter) {
+    let SpoolDamage { records, place } = damage;
+    let text = format!("the spool is damaged: {records} samples cannot be read, see {place}");
+    tracing::warn!("{text}");
+    meter.count_dropped(*records);
+    meter.failed(Stage::Spool, &text);
 }
 
 /// A token of a fleet that was joined before is not used again, so that a unit file may name one

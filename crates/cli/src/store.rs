@@ -261,6 +261,10 @@ fn checked(found: &Inspection) -> String {
     for path in &found.unknown_files {
         text += &format!("not in the manifest (the next start deletes it): {path}\n");
     }
+    if found.unsealed_files > 0 {
+        let count = found.unsealed_files;
+        text += &format!("without a checksum in the manifest, of an older weir: {count} files\n");
+    }
     for (path, why) in &found.problems {
         text += &format!("problem: `{path}` {why}\n");
     }

@@ -16,11 +16,14 @@ use weir_tables::{Batch, Clock, Micros, Parcel};
 
 use crate::{CollectError, HostOptions, HostSampler};
 
-/// Version of the layout; a reader refuses a higher one.
-const VERSION: u32 = 1;
+/// Version of the layout; a reader refuses a higher one. Version 1 has no checksums of times and of
+/// the description.
+const VERSION: u32 = 2;
 const META: &str = "meta.toml";
 const SAMPLES: &str = "samples.weir";
-const MAGIC: &[u8; 5] = b"WREC\x01";
+const MAGIC: &[u8; 4] = b"WREC";
+/// Length in the head of the last frame, whose time is the number of samples.
+const END: u32 = u32::MAX;
 /// Maximum length of a sample; a larger length means damage.
 const SAMPLE_LIMIT_BYTES: u32 = 64 << 20;
 
@@ -72,7 +75,7 @@ impl Recorder {
         let path = dir.join(SAMPLES);
         let file = File::create_new(&path).map_err(|error| writing(&path, &error))?;
         let mut samples = BufWriter::new(file);
-        samples.write_all(MAGIC).map_err(|error| writing(&path, &error))?;
+        samples.write_all(&[&MAGIC[..], &[2]].concat()).map_err(|error| writing(&path, &error))?;
         Ok(Self { samples, path, recorded: RecordingSummary::default() })
     }
 
@@ -87,10 +90,7 @@ impl Recorder {
         let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= SAMPLE_LIMIT_BYTES);
         let length = length
             .ok_or_else(|| CollectError::new("record a sample", "it is longer than 64 MiB"))?;
-        let mut frame = Vec::with_capacity(12 + bytes.len());
-        frame.extend_from_slice(&now.0.to_le_bytes());
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(&bytes);
+        let frame = [&frame_head(now.0, length)[..], &bytes].concat();
         self.samples.write_all(&frame).map_err(|error| writing(&self.path, &error))?;
         self.recorded.samples += 1;
         self.recorded.rows += parcel.row_count() as u64;
@@ -102,6 +102,8 @@ impl Recorder {
     /// # Errors
     /// When the directory cannot be written.
     pub fn finish(mut self) -> Result<RecordingSummary, CollectError> {
+        let end = frame_head(self.recorded.samples.cast_signed(), END);
+        self.samples.write_all(&end).map_err(|error| writing(&self.path, &error))?;
         self.samples.flush().map_err(|error| writing(&self.path, &error))?;
         Ok(self.recorded)
     }
@@ -152,6 +154,10 @@ fn pause_until(then: Micros, clock: &dyn Clock) {
 pub struct Replay {
     meta: RecordingMeta,
     samples: BufReader<File>,
+    /// Version of the format.
+    version: u8,
+    /// Samples so far.
+    count: i64,
     path: PathBuf,
     error: Option<CollectError>,
 }
@@ -168,22 +174,32 @@ impl Replay {
     }
 
     fn read_next(&mut self) -> Result<Option<(Micros, Vec<Batch>)>, CollectError> {
-        let mut head = [0; 12];
+        let mut head = [0; 16];
+        let head = &mut head[..if self.version == 1 { 12 } else { 16 }];
         match self.samples.read(&mut head[..1]) {
-            Ok(0) => return Ok(None),
+            Ok(0) if self.version == 1 => return Ok(None),
+            Ok(0) => return Err(self.damaged("it has no end: it was interrupted, or cut")),
             Ok(_) => {}
             Err(error) => return Err(CollectError::reading(&self.path, &error)),
         }
         self.fill(&mut head[1..])?;
-        let (now, length) = head.split_at(8);
+        let (known, sum) = head.split_at(12);
+        if self.version > 1 && *sum != checksum(known).to_le_bytes() {
+            return Err(self.damaged("the time of a sample changed: the checksum differs"));
+        }
+        let (now, length) = known.split_at(8);
         let now = Micros(i64::from_le_bytes(now.try_into().expect("eight bytes")));
         let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
+        if self.version > 1 && (now.0, length) == (self.count, END) {
+            return Ok(None);
+        }
         if length > SAMPLE_LIMIT_BYTES {
             return Err(self.damaged("a sample claims to be longer than 64 MiB"));
         }
         let mut bytes = vec![0; length as usize];
         self.fill(&mut bytes)?;
         let parcel = Parcel::decode(&bytes).map_err(|error| self.damaged(&error.to_string()))?;
+        self.count += 1;
         Ok(Some((now, parcel.batches)))
     }
 
@@ -230,13 +246,34 @@ pub fn replay(dir: &Path) -> Result<Replay, CollectError> {
     let path = dir.join(SAMPLES);
     let file = File::open(&path).map_err(|error| CollectError::reading(&path, &error))?;
     let mut samples = BufReader::new(file);
-    let mut magic = [0; MAGIC.len()];
-    let is_ours = samples.read_exact(&mut magic).is_ok() && magic == *MAGIC;
-    if !is_ours {
-        let what = format_args!("replay `{}`", path.display());
-        return Err(CollectError::new(what, "it does not begin with `WREC` and version 1"));
-    }
-    Ok(Replay { meta, samples, path, error: None })
+    let mut magic = [0; MAGIC.len() + 1];
+    let version = match (samples.read_exact(&mut magic), magic.split_last()) {
+        (Ok(()), Some((version @ 1..=2, magic))) if magic == MAGIC => *version,
+        _ => {
+            let what = format_args!("replay `{}`", path.display());
+            return Err(CollectError::new(
+                what,
+                "it does not begin with `WREC` and version 1 or 2",
+            ));
+        }
+    };
+    Ok(Replay { meta, samples, version, count: 0, path, error: None })
+}
+
+/// Time, length, and their checksum.
+fn frame_head(time: i64, length: u32) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&time.to_le_bytes());
+    head[8..12].copy_from_slice(&length.to_le_bytes());
+    let sum = checksum(&head[..12]);
+    head[12..].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut sum = flate2::Crc::new();
+    sum.update(bytes);
+    sum.sum()
 }
 
 impl RecordingMeta {
@@ -247,6 +284,7 @@ impl RecordingMeta {
         table.insert("agent_version".into(), self.agent_version.clone().into());
         table.insert("started".into(), self.started.to_string().into());
         table.insert("started_micros".into(), self.started.0.into());
+        table.insert("checksum".into(), i64::from(self.checksum()).into());
         format!("# A host recorded by weir; see docs/formats/recording.md.\n{table}")
     }
 
@@ -258,18 +296,30 @@ impl RecordingMeta {
         let [host, agent_version] =
             ["host", "agent_version"].map(|key| table.get(key).and_then(toml::Value::as_str));
         match table.get("version").and_then(toml::Value::as_integer) {
-            Some(version) if version == i64::from(VERSION) => {}
+            Some(version) if (1..=i64::from(VERSION)).contains(&version) => {}
             Some(version) if version > i64::from(VERSION) => {
                 let why = format!("its version {version} is newer than this weir");
                 return Err(broken(&why).with_hint("use the weir that recorded it, or a newer one"));
             }
-            _ => return Err(broken("it has no `version = 1`")),
+            _ => return Err(broken("it has no `version = 1` or `version = 2`")),
         }
-        Ok(Self {
+        let meta = Self {
             host: host.ok_or_else(|| broken("it has no `host`"))?.to_owned(),
             agent_version: agent_version.unwrap_or_default().to_owned(),
             started: Micros(started.ok_or_else(|| broken("it has no `started_micros`"))?),
-        })
+        };
+        let sum = table.get("checksum").and_then(toml::Value::as_integer);
+        if sum.is_some_and(|sum| sum != i64::from(meta.checksum())) {
+            let why = "it changed after it was recorded: the checksum differs";
+            return Err(broken(why).with_hint("if you changed it, delete the line `checksum`"));
+        }
+        Ok(meta)
+    }
+
+    /// Checksum of all values.
+    fn checksum(&self) -> u32 {
+        let Self { host, agent_version, started } = self;
+        checksum(format!("{host:?} {agent_version:?} {}", started.0).as_bytes())
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use weir_tables::TableSpec;
 
+use crate::checked_file::ExpectedContent;
+use crate::checksums::FileSeal;
 use crate::text_index::TextIndex;
 
 /// Tier that holds a file.
@@ -41,6 +43,8 @@ pub struct DataFile {
     pub max_ts: i64,
     /// Arrival time of the last row.
     pub arrival_ts: i64,
+    /// Checksum of the whole file; `None` where an older weir wrote it.
+    pub seal: Option<FileSeal>,
     /// Text index, once loaded; the inner `None` means that the file has none.
     pub index: OnceLock<Option<TextIndex>>,
     /// For each column, whether it is fully dictionary-encoded; set once known.
@@ -61,16 +65,75 @@ impl DataFile {
             min_ts: 0,
             max_ts: 0,
             arrival_ts: 0,
+            seal: None,
             index: OnceLock::new(),
             dictionaries: OnceLock::new(),
         }
     }
 
-    /// Name of the file in query plans.
+    /// Name of the file in query plans. That of a file in the cold tier has its size and seal, so that
+    /// every hub that reads it can tell another file in its place.
     pub fn location(&self) -> String {
+        let seal = self.seal.map_or(String::new(), |seal| format!("{:08x}", seal.0));
         match self.tier {
             Tier::Local => self.path.clone(),
-            Tier::Slow => format!("{SLOW_PREFIX}{}", self.path),
+            Tier::Slow => format!("{SLOW_PREFIX}{:x}-{seal}/{}", self.byte_count, self.path),
+        }
+    }
+
+    /// What the file has to contain.
+    pub fn expected(&self) -> ExpectedContent {
+        ExpectedContent { byte_count: Some(self.byte_count), seal: self.seal }
+    }
+}
+
+/// A file in the cold tier, from [`DataFile::location`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLocation<'a> {
+    /// Size in bytes.
+    pub byte_count: u64,
+    /// Checksum, if the manifest has it.
+    pub seal: Option<FileSeal>,
+    /// Path below the tier's directory.
+    pub path: &'a str,
+}
+
+impl<'a> SlowLocation<'a> {
+    /// Reads a location without [`SLOW_PREFIX`].
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (content, path) = text.split_once('/')?;
+        let (bytes, seal) = content.split_once('-')?;
+        let seal = match seal {
+            "" => None,
+            digits => Some(FileSeal(u32::from_str_radix(digits, 16).ok()?)),
+        };
+        Some(Self { byte_count: u64::from_str_radix(bytes, 16).ok()?, seal, path })
+    }
+
+    /// What the file has to contain.
+    pub fn expected(&self) -> ExpectedContent {
+        ExpectedContent { byte_count: Some(self.byte_count), seal: self.seal }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tables::Log;
+
+    use super::*;
+
+    #[test]
+    fn location_in_the_cold_tier_has_size_and_seal() {
+        let path = "data/log/2026-01-01/000000000007.parquet";
+        for seal in [None, Some(FileSeal(0xAB))] {
+            let file = DataFile::new(7, &Log::SPEC, path.to_owned());
+            let file = DataFile { tier: Tier::Slow, byte_count: 4711, seal, ..file };
+            let location = file.location();
+            let read = SlowLocation::parse(location.strip_prefix(SLOW_PREFIX).unwrap());
+            assert_eq!(read, Some(SlowLocation { byte_count: 4711, seal, path }));
+        }
+        for bad in ["", "data/log", "12/data", "x-/data", "12-zz/data", "12-123456789/data"] {
+            assert_eq!(SlowLocation::parse(bad), None, "{bad}");
         }
     }
 }

@@ -189,11 +189,11 @@ impl DataFileWriter {
         writer.add_checksums().map_err(|error| fail(&error))?;
         let written = writer.file.into_inner().map_err(|error| fail(&error))?;
         let sync = || {
-            let file = written.finish()?;
+            let (file, seal) = written.finish()?;
             file.sync_all()?;
-            Ok(file.metadata()?.len())
+            Ok((file.metadata()?.len(), seal))
         };
-        self.meta.byte_count =
+        (self.meta.byte_count, self.meta.seal) =
             sync().map_err(|error| StoreError::io("write", &self.full_path, &error))?;
         Ok(())
     }

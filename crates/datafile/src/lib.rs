@@ -3,6 +3,7 @@
 //! The crate depends neither on a query engine nor on storage other than the file system, so its
 //! tests run without either.
 
+mod checked_file;
 mod checksums;
 mod data_file;
 mod data_file_writer;
@@ -20,12 +21,14 @@ mod parquet_file;
 mod read_back;
 mod row_group_source;
 mod salvage;
+mod shared_block;
 mod text_column;
 pub mod text_index;
 mod visibility;
 
-pub use checksums::ChecksumCache;
-pub use data_file::{DataFile, SLOW_PREFIX, Tier};
+pub use checked_file::{CheckedBlocks, ChecksumCache, ExpectedContent, checksums_at, seal_of};
+pub use checksums::{FileChecksums, FileSeal, TailReading};
+pub use data_file::{DataFile, SLOW_PREFIX, SlowLocation, Tier};
 pub use data_file_writer::DataFileWriter;
 pub use dictionary::{dictionaries, is_same, schema_with};
 pub use disk::{space, sync_dir};

@@ -165,6 +165,20 @@ mod tests {
         assert_eq!(refusal.expect_err("too many").status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 
+    /// CVE-2025-11230 (jcmoraisjr/haproxy-ingress#1307): the exponent of a number was computed one step
+    /// at a time.
+    #[test]
+    fn numbers_of_any_size_are_lines() {
+        let digits = "9".repeat(20_000);
+        for number in ["1e999999999999999999", "-0.1e-999999999999999999", &digits] {
+            let body = format!("{{\"message\":\"a\",\"n\":{number}}}\n{{\"host\":\"web1\"}}\n");
+            let mut builder = builder();
+            let request = request(Method::POST, "/intake/jsonl", &[], body.as_bytes());
+            assert!(JsonLines::read(&request, &mut builder).is_ok());
+            assert_eq!(builder.verdicts, [ItemVerdict::Kept, ItemVerdict::Kept]);
+        }
+    }
+
     #[test]
     fn any_bytes_are_lines() {
         arbtest::arbtest(|u| {

@@ -187,6 +187,25 @@ mod tests {
         assert_eq!(unpack("snappy", body, 1 << 20, &mut take), Err(UnpackError::TooLarge));
     }
 
+    /// VictoriaMetrics/VictoriaMetrics#10090: a small zstd frame that announces much.
+    #[test]
+    fn a_zstd_body_with_a_false_length_takes_little_memory() {
+        let raw_block = [0x09, 0x00, 0x00, b'a'];
+        for size in [1_u64 << 22, 1 << 32, 1 << 50, u64::MAX] {
+            // One segment: the content is the window.
+            let head = [&[0x28, 0xb5, 0x2f, 0xfd, 0xe0][..], &size.to_le_bytes()].concat();
+            let body = [&head[..], &raw_block].concat();
+            let mut taken = 0;
+            let mut take = |bytes| {
+                taken += bytes;
+                true
+            };
+            let outcome = unpack("zstd", body.into(), 1 << 20, &mut take);
+            assert!(matches!(outcome, Err(UnpackError::Broken(_))), "{size}: {outcome:?}");
+            assert!(taken <= 8 << 10, "{size}: {taken} bytes");
+        }
+    }
+
     /// Bodies that are a thousand times larger inside: OneUptime/oneuptime#3404,
     /// headroomlabs-ai/headroom#3284, and libwww-perl/HTTP-Message#206 (one coding of several).
     #[test]

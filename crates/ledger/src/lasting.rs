@@ -139,8 +139,10 @@ impl LedgerBackend for LastingLedger {
     }
 
     fn trouble(&self) -> Option<String> {
-        let (why, _) = self.full.as_ref()?;
-        Some(format!("{why}; notices continue in memory"))
+        match &self.full {
+            Some((why, _)) => Some(format!("{why}; notices continue in memory")),
+            None => self.disk.trouble(),
+        }
     }
 }
 

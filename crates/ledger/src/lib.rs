@@ -1,6 +1,9 @@
 //! What was decided and sent, kept with versions so that it happens once.
 
 mod backend;
+mod checks;
+#[cfg(test)]
+mod damage_tests;
 mod lasting;
 mod sqlite;
 

@@ -12,15 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, params};
 use weir_tables::Clock;
 
 use crate::backend::{Change, Document, LedgerBackend, LedgerError};
+use crate::checks::{document_sum, has_lost_commits, is_as_written};
 
 /// Largest body of a document, in bytes; larger ones are refused.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 
 const FILE_NAME: &str = "actions.sqlite";
+/// Larger logs of SQLite are not read for lost commits: its checkpoints keep it at 4 MiB.
+const WAL_BYTES_MAX: u64 = 256 << 20;
 /// `weir` in ASCII.
 const APPLICATION_ID: i64 = 0x7765_6972;
 /// `user_version` of the schema below.
@@ -33,7 +36,7 @@ const SCHEMA: &str = "
 BEGIN IMMEDIATE;
 CREATE TABLE document (
   kind TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL,
-  due_us INTEGER, changed_us INTEGER NOT NULL, PRIMARY KEY (kind, key)
+  due_us INTEGER, changed_us INTEGER NOT NULL, sum INTEGER, PRIMARY KEY (kind, key)
 );
 CREATE INDEX document_due ON document (kind, due_us) WHERE due_us IS NOT NULL;
 CREATE INDEX document_finished ON document (kind, changed_us) WHERE due_us IS NULL;
@@ -47,6 +50,8 @@ pub struct SqliteLedger {
     connection: Connection,
     path: PathBuf,
     clock: Arc<dyn Clock>,
+    /// What was lost before this start.
+    loss: Option<String>,
 }
 
 impl std::fmt::Debug for SqliteLedger {
@@ -74,20 +79,29 @@ impl SqliteLedger {
                 path.display()
             ))
         })?;
+        let loss = find_loss(&path);
         let opened = open_connection(&path).map_err(|error| unusable(&path, "open", &error))?;
         let (connection, application_id, version) = opened;
         check_owner(&path, application_id, version)?;
         if version == 0 {
             create_schema(&connection).map_err(|error| unusable(&path, "create", &error))?;
         }
-        let check = connection
-            .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
-            .map_err(|error| unusable(&path, "read", &error))?;
-        if check == "ok" {
-            Ok(Self { connection, path, clock })
-        } else {
-            Err(damaged(&path, &check))
+        let mut ledger = Self { connection, path, clock, loss };
+        ledger.check()?;
+        Ok(ledger)
+    }
+
+    /// Reads everything once: the structure, indexes that must have what the rows have, and the rows.
+    fn check(&mut self) -> Result<(), LedgerError> {
+        let check = self
+            .connection
+            .query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0))
+            .map_err(|error| unusable(&self.path, "read", &error))?;
+        if check != "ok" {
+            return Err(damaged(&self.path, &check));
         }
+        add_sums(&self.connection).map_err(|error| unusable(&self.path, "write", &error))?;
+        self.documents(&format!("SELECT {COLUMNS} FROM document"), []).map(drop)
     }
 
     /// Writes a consistent copy of the ledger in `directory` to `to`, which must not exist; false
@@ -153,10 +167,11 @@ impl SqliteLedger {
             transaction
                 .execute("DELETE FROM document WHERE kind = ?1 AND key = ?2", [kind, key])?;
             let Some(document) = document else { continue };
+            let sum = document_sum(document, now_us);
             transaction.execute(
-                "INSERT INTO document (kind, key, version, body, due_us, changed_us)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![kind, key, document.version, document.body, document.due_us, now_us],
+                "INSERT INTO document (kind, key, version, body, due_us, changed_us, sum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![kind, key, document.version, document.body, document.due_us, now_us, sum],
             )?;
         }
         transaction.commit()
@@ -188,11 +203,20 @@ impl SqliteLedger {
         query: &str,
         arguments: impl rusqlite::Params,
     ) -> Result<Vec<Document>, LedgerError> {
-        let rows = self
-            .connection
-            .prepare_cached(query)
-            .and_then(|mut statement| statement.query_map(arguments, document_of)?.collect());
-        rows.map_err(|error| unusable(&self.path, "read", &error))
+        let rows = self.connection.prepare_cached(query).and_then(|mut statement| {
+            statement.query_map(arguments, document_of)?.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let rows = rows.map_err(|error| unusable(&self.path, "read", &error))?;
+        rows.into_iter().map(|row| self.compare(row)).collect()
+    }
+
+    /// The document, if its checksum is that of what was written.
+    fn compare(&self, (document, is_whole): (Document, bool)) -> Result<Document, LedgerError> {
+        if is_whole {
+            return Ok(document);
+        }
+        let Document { kind, key, .. } = document;
+        Err(damaged(&self.path, &format!("{kind} `{key}` changed after writing")))
     }
 }
 
@@ -215,38 +239,71 @@ impl LedgerBackend for SqliteLedger {
     }
 
     fn get(&mut self, kind: &str, key: &str) -> Result<Option<Document>, LedgerError> {
-        let query =
-            "SELECT kind, key, version, body, due_us FROM document WHERE kind = ?1 AND key = ?2";
-        let read = self.connection.prepare_cached(query).and_then(|mut statement| {
-            statement.query_row(params![kind, key], document_of).optional()
-        });
-        read.map_err(|error| unusable(&self.path, "read", &error))
+        let query = format!("SELECT {COLUMNS} FROM document WHERE kind = ?1 AND key = ?2");
+        Ok(self.documents(&query, params![kind, key])?.pop())
     }
 
     fn all(&mut self, kind: &str) -> Result<Vec<Document>, LedgerError> {
-        self.documents(
-            "SELECT kind, key, version, body, due_us FROM document WHERE kind = ?1 ORDER BY key",
-            [kind],
-        )
+        let query = format!("SELECT {COLUMNS} FROM document WHERE kind = ?1 ORDER BY key");
+        self.documents(&query, [kind])
     }
 
     fn due(&mut self, kind: &str, now_us: i64, limit: usize) -> Result<Vec<Document>, LedgerError> {
-        self.documents(
-            "SELECT kind, key, version, body, due_us FROM document
-             WHERE kind = ?1 AND due_us IS NOT NULL AND due_us <= ?2 ORDER BY due_us, key LIMIT ?3",
-            params![kind, now_us, i64::try_from(limit).unwrap_or(i64::MAX)],
-        )
+        let query = format!(
+            "SELECT {COLUMNS} FROM document
+             WHERE kind = ?1 AND due_us IS NOT NULL AND due_us <= ?2 ORDER BY due_us, key LIMIT ?3"
+        );
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.documents(&query, params![kind, now_us, limit])
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.loss.clone()
     }
 }
 
-fn document_of(row: &Row<'_>) -> rusqlite::Result<Document> {
-    Ok(Document {
+/// What [`document_of`] reads.
+const COLUMNS: &str = "kind, key, version, body, due_us, changed_us, sum";
+
+/// A document, and whether it is as it was written.
+fn document_of(row: &Row<'_>) -> rusqlite::Result<(Document, bool)> {
+    let document = Document {
         kind: row.get(0)?,
         key: row.get(1)?,
         version: row.get(2)?,
         body: row.get(3)?,
         due_us: row.get(4)?,
-    })
+    };
+    let is_whole = is_as_written(&document, row.get(5)?, row.get(6)?);
+    Ok((document, is_whole))
+}
+
+/// Adds the column with checksums to a file of an older weir, which works on without it.
+fn add_sums(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM pragma_table_info('document') WHERE name = 'sum'";
+    let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if count > 0 {
+        return Ok(());
+    }
+    match connection.execute_batch("ALTER TABLE document ADD COLUMN sum INTEGER") {
+        // Another process may do the same.
+        Err(_) if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? > 0 => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Describes commits that are lost because SQLite's log changed after writing.
+fn find_loss(path: &Path) -> Option<String> {
+    let log = path.with_file_name(format!("{FILE_NAME}-wal"));
+    let length = std::fs::metadata(&log).ok()?.len();
+    if length > WAL_BYTES_MAX || !has_lost_commits(&std::fs::read(&log).ok()?) {
+        return None;
+    }
+    Some(format!(
+        "`{}` changed after writing: the last changes of incidents and notices may be lost, and \
+         notices may be sent again",
+        log.display()
+    ))
 }
 
 /// Makes one change; false when the document has another version than expected.
@@ -256,19 +313,20 @@ fn apply_one(
     now_us: i64,
 ) -> rusqlite::Result<bool> {
     let Change { kind, key, expected, body } = change;
+    let sum = sum_of(change, now_us);
     let count = match (body, *expected) {
         (Some((body, due_us)), 0) => transaction
             .prepare_cached(
-                "INSERT INTO document (kind, key, version, body, due_us, changed_us)
-                 VALUES (?1, ?2, 1, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+                "INSERT INTO document (kind, key, version, body, due_us, changed_us, sum)
+                 VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
             )?
-            .execute(params![kind, key, body, due_us, now_us])?,
+            .execute(params![kind, key, body, due_us, now_us, sum])?,
         (Some((body, due_us)), expected) => transaction
             .prepare_cached(
-                "UPDATE document SET version = version + 1, body = ?3, due_us = ?4, changed_us = ?5
-                 WHERE kind = ?1 AND key = ?2 AND version = ?6",
+                "UPDATE document SET version = version + 1, body = ?3, due_us = ?4, changed_us = ?5,
+                 sum = ?7 WHERE kind = ?1 AND key = ?2 AND version = ?6",
             )?
-            .execute(params![kind, key, body, due_us, now_us, expected])?,
+            .execute(params![kind, key, body, due_us, now_us, expected, sum])?,
         (None, 0) => {
             let query = "SELECT count(*) FROM document WHERE kind = ?1 AND key = ?2";
             let found: i64 = transaction.query_row(query, params![kind, key], |row| row.get(0))?;
@@ -280,6 +338,13 @@ fn apply_one(
         )?,
     };
     Ok(count == 1)
+}
+
+/// Checksum of a document after a change; `None` when it is deleted.
+fn sum_of(change: &Change, now_us: i64) -> Option<i64> {
+    let (body, due_us) = change.body.clone()?;
+    let (kind, key, version) = (change.kind.clone(), change.key.clone(), change.expected + 1);
+    Some(document_sum(&Document { kind, key, version, body, due_us }, now_us))
 }
 
 fn check_size(change: &Change) -> Result<(), LedgerError> {

@@ -22,6 +22,7 @@ mod order;
 mod registry;
 mod secret;
 mod spool;
+mod spool_segment;
 mod tls;
 mod token;
 mod uplink;
@@ -48,6 +49,7 @@ pub use order::{
 };
 pub use registry::{Agent, Denial, Invitation, NAME_BYTES_MAX, Registry};
 pub use secret::{SecretBytes, random_secret};
-pub use spool::{Record, Spool};
+pub use spool::{Spool, SpoolDamage};
+pub use spool_segment::Record;
 pub use token::JoinToken;
 pub use uplink::{DeliveryOutcome, Shipment, Uplink, UplinkHandle, UplinkOptions, UplinkStatus};

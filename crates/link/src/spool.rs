@@ -8,26 +8,22 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use weir_tables::{Batch, Parcel, StreamId, StreamRange};
 
 use crate::error::{LinkError, LinkErrorKind};
+use crate::spool_segment::{
+    HEAD_BYTES, MAGIC, RECORD_HEAD_BYTES, Record, SegmentReader, SegmentScan, checksum, name_of,
+};
 use crate::{files, secret};
 
-const MAGIC: &[u8; 8] = b"WSPL\x01\0\0\0";
-/// Magic and stream id.
-const HEAD_BYTES: u64 = 24;
-/// Length, checksum, number.
-const RECORD_HEAD_BYTES: usize = 16;
 /// Numbers skipped at a restart.
 const STRIDE: u64 = 1 << 32;
 /// Segments of a full spool, which drops one segment at a time.
 const SEGMENTS: u64 = 16;
-/// Size limit of a record in bytes.
-const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// Records on disk, oldest first.
 pub struct Spool {
@@ -41,6 +37,16 @@ pub struct Spool {
     cursor: Cursor,
     /// The hub has accepted all records below.
     accepted: u64,
+    damage: Option<SpoolDamage>,
+}
+
+/// What was damaged when a spool was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolDamage {
+    /// Records that cannot be read, as far as their number is known.
+    pub records: u64,
+    /// The first damaged file, and the offset in it.
+    pub place: String,
 }
 
 struct Segment {
@@ -57,20 +63,12 @@ struct Segment {
 #[derive(Default)]
 struct Cursor {
     number: u64,
-    reading: Option<(u64, File, u64)>,
-}
-
-/// A parcel of the spool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Position in the stream.
-    pub number: u64,
-    /// The encoded parcel; its range is `[number, number + 1)`.
-    pub bytes: Vec<u8>,
+    reading: Option<(u64, SegmentReader)>,
 }
 
 impl Spool {
-    /// Opens the spool of a directory and truncates incomplete records at the end of segments.
+    /// Opens the spool of a directory. Records behind a damaged one are kept, see
+    /// [`take_damage`](Self::take_damage); what is incomplete at the end of a file is cut off.
     ///
     /// # Errors
     /// [`LinkErrorKind::Storage`].
@@ -85,32 +83,63 @@ impl Spool {
             next: 0,
             cursor: Cursor::default(),
             accepted: 0,
+            damage: None,
         };
-        let mut is_first = true;
+        let mut scans = Vec::new();
         for name in files::names(dir)?.iter().filter(|name| name.ends_with(".spool")) {
             let path = dir.join(name);
-            let scanned = scan(&path).map_err(|error| LinkError::storage("read", &path, &error))?;
-            let Some((stream, segment)) = scanned else {
-                tracing::warn!("ignoring `{}`: not a spool file of this version", path.display());
-                continue;
-            };
-            if is_first {
-                spool.stream = stream;
-                is_first = false;
+            let scan = SegmentScan::read(&path)
+                .map_err(|error| LinkError::storage("read", &path, &error))?;
+            match scan {
+                Some(scan) => scans.push(scan),
+                None => tracing::warn!("ignoring `{}`: its name is no number", path.display()),
             }
-            if stream != spool.stream || segment.records == 0 {
-                std::fs::remove_file(&path)
-                    .map_err(|error| LinkError::storage("remove", &path, &error))?;
-                continue;
-            }
-            spool.next = spool.next.max(segment.end);
-            spool.segments.push_back(segment);
         }
-        spool.segments.make_contiguous().sort_by_key(|segment| segment.first);
+        scans.sort_by_key(|scan| scan.first);
+        if let Some(stream) = scans.iter().filter(|scan| scan.records > 0).find_map(|it| it.stream)
+        {
+            spool.stream = stream;
+        }
+        scans.into_iter().try_for_each(|scan| spool.take_segment(scan))?;
         if spool.next > 0 {
             spool.next = (spool.next / STRIDE + 1) * STRIDE;
         }
         Ok(spool)
+    }
+
+    /// Adds a file that was there at the start, and counts what is damaged in it.
+    fn take_segment(&mut self, scan: SegmentScan) -> Result<(), LinkError> {
+        let SegmentScan { path, first, end, records, bytes, .. } = scan;
+        // Numbers continue from one file to the next, but for a restart.
+        let gap = match self.segments.back() {
+            Some(last) if last.end / STRIDE == first / STRIDE => first.saturating_sub(last.end),
+            _ => 0,
+        };
+        let at = scan.damaged_at.or_else(|| (gap > 0).then_some(0));
+        if let Some(at) = at {
+            let is_cut = std::fs::metadata(&path).is_ok_and(|meta| meta.len() != bytes);
+            let place = || format!("`{}` at byte {at}", path.display());
+            let damage =
+                self.damage.get_or_insert_with(|| SpoolDamage { records: 0, place: place() });
+            damage.records += gap + scan.lost + u64::from(is_cut);
+        }
+        self.next = self.next.max(end).max(first + u64::from(at.is_some()));
+        if scan.stream != Some(self.stream) || records == 0 {
+            return std::fs::remove_file(&path)
+                .map_err(|error| LinkError::storage("remove", &path, &error));
+        }
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(bytes))
+            .map_err(|error| LinkError::storage("cut", &path, &error))?;
+        self.segments.push_back(Segment { path, first, end, records, bytes });
+        Ok(())
+    }
+
+    /// What was damaged when the spool was opened, once.
+    pub fn take_damage(&mut self) -> Option<SpoolDamage> {
+        self.damage.take()
     }
 
     /// The stream of its records.
@@ -173,7 +202,7 @@ impl Spool {
     }
 
     fn start_segment(&mut self) -> Result<(), LinkError> {
-        let path = self.dir.join(format!("{:020}.spool", self.next));
+        let path = self.dir.join(name_of(self.next));
         let file = create_segment(&path, self.stream)
             .map_err(|error| LinkError::storage("make", &path, &error))?;
         self.file = Some(file);
@@ -256,16 +285,11 @@ impl Spool {
 impl Cursor {
     /// The next record of the segment whose first number is `first`.
     fn read(&mut self, first: u64, path: &Path) -> std::io::Result<Option<Record>> {
-        if self.reading.as_ref().is_none_or(|(of, _, _)| *of != first) {
-            self.reading = Some((first, File::open(path)?, HEAD_BYTES));
+        if self.reading.as_ref().is_none_or(|(of, _)| *of != first) {
+            self.reading = Some((first, SegmentReader::open(path)?));
         }
-        let Some((_, file, at)) = &mut self.reading else { return Ok(None) };
-        file.seek(SeekFrom::Start(*at))?;
-        let record = read_record(file)?;
-        if let Some(record) = &record {
-            *at += (RECORD_HEAD_BYTES + record.bytes.len()) as u64;
-        }
-        Ok(record)
+        let Some((_, reader)) = &mut self.reading else { return Ok(None) };
+        reader.next_record()
     }
 }
 
@@ -290,58 +314,6 @@ fn create_segment(path: &Path, stream: StreamId) -> std::io::Result<File> {
     file.set_len(0)?;
     file.write_all(&[&MAGIC[..], &stream.0.to_le_bytes()].concat())?;
     Ok(file)
-}
-
-fn checksum(number: u64, body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&number.to_le_bytes());
-    hasher.update(body);
-    hasher.finalize()
-}
-
-/// Reads a record; `None` at the end of the file and at an incomplete record.
-fn read_record(file: &mut File) -> std::io::Result<Option<Record>> {
-    let mut head = [0; RECORD_HEAD_BYTES];
-    if let Err(error) = file.read_exact(&mut head) {
-        let is_end = error.kind() == std::io::ErrorKind::UnexpectedEof;
-        return if is_end { Ok(None) } else { Err(error) };
-    }
-    let [a, b, c, d, e, f, g, h, number @ ..] = head;
-    let (length, sum) =
-        (u64::from(u32::from_le_bytes([a, b, c, d])), u32::from_le_bytes([e, f, g, h]));
-    let number = u64::from_le_bytes(number);
-    let mut bytes = Vec::new();
-    if length > RECORD_BYTES_MAX {
-        return Ok(None);
-    }
-    file.take(length).read_to_end(&mut bytes)?;
-    let is_complete = bytes.len() as u64 == length && checksum(number, &bytes) == sum;
-    Ok(is_complete.then_some(Record { number, bytes }))
-}
-
-/// Reads a whole segment and truncates it after the last complete record; `None` if the file is not
-/// a segment.
-fn scan(path: &Path) -> std::io::Result<Option<(StreamId, Segment)>> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
-    let mut first_bytes = Vec::new();
-    (&mut file).take(HEAD_BYTES).read_to_end(&mut first_bytes)?;
-    let Some((magic, stream)) = first_bytes.split_first_chunk::<8>() else { return Ok(None) };
-    let Ok(stream) = stream.try_into().map(u128::from_le_bytes) else { return Ok(None) };
-    if magic != MAGIC {
-        return Ok(None);
-    }
-    let mut segment =
-        Segment { path: path.to_owned(), first: 0, end: 0, records: 0, bytes: HEAD_BYTES };
-    while let Some(record) = read_record(&mut file)? {
-        if segment.records == 0 {
-            segment.first = record.number;
-        }
-        segment.records += 1;
-        segment.end = record.number + 1;
-        segment.bytes += (RECORD_HEAD_BYTES + record.bytes.len()) as u64;
-    }
-    file.set_len(segment.bytes)?;
-    Ok(Some((StreamId(stream), segment)))
 }
 
 fn remove(path: &Path) {
@@ -399,10 +371,9 @@ mod tests {
         let path = dir.path().join(format!("{:020}.spool", 0));
         let whole = std::fs::read(&path).expect("it is there");
         let ends: Vec<usize> = {
-            let mut file = File::open(&path).expect("it is there");
-            file.seek(SeekFrom::Start(HEAD_BYTES)).expect("it is long enough");
+            let mut file = SegmentReader::open(&path).expect("it is there");
             let mut at = 24;
-            std::iter::from_fn(|| read_record(&mut file).expect("it can be read"))
+            std::iter::from_fn(|| file.next_record().expect("it can be read"))
                 .map(|record| {
                     at += RECORD_HEAD_BYTES + record.bytes.len();
                     at
@@ -415,7 +386,74 @@ mod tests {
             spool.seek(None);
             let kept = ends.iter().filter(|end| **end <= length).count() as u64;
             assert_eq!(numbers(&mut spool), (0..kept).collect::<Vec<_>>(), "{length}");
+            let is_cut = length < 24 || (length > 24 && !ends.contains(&length));
+            assert_eq!(spool.take_damage().is_some(), is_cut, "{length}");
         }
+    }
+
+    /// A spool of three files with 150 records, and the records of each.
+    fn filled(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        for round in 0..3 {
+            let mut spool = Spool::open(dir, 1 << 20).expect("a spool");
+            (0..50).for_each(|n| assert_eq!(spool.push(rows(round * 50 + n)).expect("room"), 0));
+        }
+        let names = files::names(dir).expect("it is there");
+        let paths = names.iter().map(|name| dir.join(name));
+        paths.map(|path| (path.clone(), std::fs::read(path).expect("it is there"))).collect()
+    }
+
+    fn all_records(dir: &Path) -> (Vec<Record>, StreamId, Option<SpoolDamage>) {
+        let mut spool = Spool::open(dir, 1 << 20).expect("a spool");
+        spool.seek(None);
+        let records = std::iter::from_fn(|| spool.next_record().expect("it can be read"));
+        (records.collect(), spool.stream(), spool.take_damage())
+    }
+
+    /// A damaged record costs neither those behind it (fluent/fluent-bit#3229) nor the start
+    /// (vectordotdev/vector#18130, vectordotdev/vector#17644), and none is lost without a word
+    /// (rsyslog/rsyslog#5771).
+    #[test]
+    fn one_changed_byte_costs_one_record_and_is_reported() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = filled(dir.path());
+        assert_eq!(files.len(), 3);
+        let (whole, stream, damage) = all_records(dir.path());
+        assert_eq!((whole.len(), damage), (150, None));
+        for (path, bytes) in &files {
+            for at in (0..bytes.len()).step_by(409).chain((0..48).step_by(3)) {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << (at % 8);
+                std::fs::write(path, &changed).expect("there is room");
+                let (left, found, damage) = all_records(dir.path());
+                let what = format!("byte {at} of `{}`", path.display());
+                let damage = damage.unwrap_or_else(|| panic!("{what} is noticed"));
+                assert_eq!(found, stream, "{what}");
+                assert!(left.iter().all(|record| whole.contains(record)), "{what}");
+                let lost = u64::from(at >= 24);
+                assert_eq!((left.len() as u64, damage.records), (150 - lost, lost), "{what}");
+                for (path, bytes) in &files {
+                    std::fs::write(path, bytes).expect("there is room");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_that_are_gone_between_others_are_counted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut spool = Spool::open(dir.path(), 1 << 20).expect("a spool");
+        (0..1000).for_each(|n| assert_eq!(spool.push(rows(n)).expect("there is room"), 0));
+        drop(spool);
+        let names = files::names(dir.path()).expect("it is there");
+        assert!(names.len() > 3, "{names:?}");
+        std::fs::remove_file(dir.path().join(&names[1])).expect("it is there");
+        let (left, _, damage) = all_records(dir.path());
+        assert_eq!(damage.expect("it is noticed").records, 1000 - left.len() as u64);
+        // A file of which nothing is left.
+        std::fs::write(dir.path().join(&names[2]), [0; 500]).expect("there is room");
+        let (left, _, damage) = all_records(dir.path());
+        assert!(left.iter().is_sorted_by_key(|record| record.number));
+        assert!(damage.expect("it is noticed").records >= 1000 - left.len() as u64);
     }
 
     #[test]

@@ -168,7 +168,7 @@ pub(crate) async fn forecast(
             reading.files += u64::from(opened.insert(data.id));
             for ranges in ranges {
                 let reads = match (data.tier, slow) {
-                    (Tier::Slow, Some(slow)) => slow.reads(&data.path, ranges),
+                    (Tier::Slow, Some(slow)) => slow.reads(data, ranges),
                     _ => ranges,
                 };
                 reading.reads += reads.len() as u64;

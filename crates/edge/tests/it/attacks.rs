@@ -208,3 +208,35 @@ fn what_cannot_be_read_is_a_refusal_with_its_reason() {
     );
     assert_eq!(rows[0]["client_address"], "127.0.0.1");
 }
+
+/// CVE-2021-40346 (haproxytech/vmware-haproxy#19): a name so long that its length overflowed ended in a
+/// `Content-Length` of the sender's choice, and the body was another request.
+#[test]
+fn long_names_of_headers_do_not_move_the_end_of_a_body() {
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nX: ";
+    for length in [255, 256, 257, 270, 511, 1024, 4096, 70_000] {
+        let name = format!("{:a<length$}", "Content-Length0");
+        let (answer, seen) = attack(&format!(
+            "POST /first HTTP/1.1\r\nHost: a\r\n{name}:\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{smuggled}",
+            smuggled.len()
+        ));
+        assert!(seen.iter().all(|line| line.starts_with("POST /first ")), "{length}: {seen:?}");
+        assert!(seen.len() <= 1, "{length}: {seen:?}");
+        assert!(length > 1024 || answer.contains("seen"), "{length}: {answer}");
+    }
+}
+
+/// CVE-2022-0711 (NixOS/nixpkgs#166651): a `Set-Cookie2` in an answer was an endless loop.
+#[test]
+fn odd_cookies_of_an_answer_are_passed_on() {
+    let app = backend(|asked| {
+        asked.answer(
+            "HTTP/1.1 200 OK\r\nSet-Cookie2: a=b\r\nSet-Cookie2:\r\nSet-Cookie2: =;;\r\nContent-Length: 2\r\n\r\nok",
+        );
+        false
+    });
+    let lab = Lab::start(settings(&[app]));
+    let answer = lab.get("/");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    assert_eq!(answer.to_ascii_lowercase().matches("set-cookie2:").count(), 3, "{answer}");
+}

@@ -9,7 +9,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::bytes::Serializeable;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use serde::{Deserialize, Serialize};
-use weir_datafile::{CutoffSide, DataFile, Tier, VisibilityCutoff};
+use weir_datafile::{CutoffSide, DataFile, FileSeal, Tier, VisibilityCutoff};
 use weir_tables::TableSpec;
 
 use super::{DistributedScan, ScanSpec, WorkerFiles, grammar};
@@ -52,6 +52,7 @@ struct SentFile {
     min_ts: i64,
     max_ts: i64,
     arrival_ts: i64,
+    seal: Option<u32>,
 }
 
 impl SentFile {
@@ -66,6 +67,7 @@ impl SentFile {
             min_ts: file.min_ts,
             max_ts: file.max_ts,
             arrival_ts: file.arrival_ts,
+            seal: file.seal.map(|seal| seal.0),
         }
     }
 
@@ -90,6 +92,7 @@ impl SentFile {
             min_ts: self.min_ts,
             max_ts: self.max_ts,
             arrival_ts: self.arrival_ts,
+            seal: self.seal.map(FileSeal),
             index: OnceLock::new(),
             dictionaries: OnceLock::new(),
         })

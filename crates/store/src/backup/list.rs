@@ -94,3 +94,33 @@ impl SnapshotList {
         Err(StoreError::new(ErrorKind::Corrupt, text))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_changed_or_cut_list_is_refused() {
+        let object = |digit: &str| BackupObject::new(&digit.repeat(64), 4711).unwrap();
+        let entry = |path: &str| ListEntry {
+            object: object("b"),
+            mode: 0o600,
+            modified: 1_795_176_000_000_000_000,
+            path: path.to_owned(),
+        };
+        let entries =
+            vec![entry("data/log/2026-11-20/000000000001.parquet"), entry("link/hub key")];
+        let list = SnapshotList { manifest: object("a"), entries };
+        let text = list.text().unwrap();
+        assert_eq!(SnapshotList::read("list", &text).unwrap(), list);
+        for at in 0..text.len() {
+            assert!(SnapshotList::read("list", &text[..at]).is_err(), "cut to {at} bytes");
+            for bit in 0..7 {
+                let mut changed = text.clone().into_bytes();
+                changed[at] ^= 1 << bit;
+                let changed = String::from_utf8(changed).unwrap();
+                assert!(SnapshotList::read("list", &changed).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use weir_datafile::{DataFile, ErrorKind, StoreError, Tier};
+use weir_datafile::{DataFile, ErrorKind, FileSeal, StoreError, Tier};
 use weir_tables::Micros;
 use weir_tier::{ColdTier, MoverJob, MoverReport, SlowOptions, TierMover, to_move};
 
@@ -138,12 +138,13 @@ impl Maintenance {
         file: &Arc<DataFile>,
         id: i64,
         path: String,
-        outcome: Result<(), StoreError>,
+        outcome: Result<Option<FileSeal>, StoreError>,
     ) {
-        let moved = DataFile { id, path, tier: Tier::Slow, ..(**file).clone() };
+        let seal = outcome.as_ref().ok().copied().flatten();
+        let moved = DataFile { id, path, tier: Tier::Slow, seal, ..(**file).clone() };
         let moved = Arc::new(moved);
         match outcome {
-            Ok(()) if self.is_live(file) => {
+            Ok(_) if self.is_live(file) => {
                 let replaced =
                     self.replace("move", vec![Arc::clone(file)], std::slice::from_ref(&moved));
                 if let Err(error) = replaced {
@@ -153,7 +154,7 @@ impl Maintenance {
                 }
             }
             // Merged or deleted meanwhile.
-            Ok(()) => self.retired.push(RetiredFile::unnamed(&moved)),
+            Ok(_) => self.retired.push(RetiredFile::unnamed(&moved)),
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 tracing::error!("{error}");
                 self.broken.insert(file.id);

@@ -4,6 +4,7 @@ use weir_datafile::StoreError;
 use weir_tables::Micros;
 
 use super::postgres::{ABANDONED, NOW, PostgresManifest, lock, micros, replaced};
+use super::upgrade::add_checksum;
 use crate::cluster::{ManifestOptions, random};
 
 impl PostgresManifest {
@@ -16,6 +17,9 @@ impl PostgresManifest {
         let mut manifest = Self::look(options)?;
         let instance = random("instance");
         manifest.hub = manifest.with(|client| {
+            let mut work = client.transaction()?;
+            add_checksum(&mut work)?;
+            work.commit()?;
             // Members that were killed.
             let sql = format!(
                 "DELETE FROM hub WHERE address = '' AND seen_ts < {NOW} - $1 AND id NOT IN (SELECT hub FROM pending_file)"

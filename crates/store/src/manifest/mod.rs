@@ -11,6 +11,7 @@ mod moving;
 mod postgres;
 mod shared_files;
 mod sqlite;
+mod upgrade;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use super::postgres::{
     LEASE, NOW, PostgresManifest, SCHEMA, has_tables, micros, snapshot_transaction,
 };
 use super::sqlite::fail;
+use super::upgrade::CHECKSUM;
 use crate::cluster::ManifestOptions;
 use crate::postgres_client::PostgresServer;
 
@@ -38,6 +39,7 @@ pub(crate) struct FileRow {
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,
     pub(crate) arrival_ts: i64,
+    pub(crate) checksum: Option<i64>,
 }
 
 /// Exported content: the files of the tables and the positions of streams.
@@ -71,9 +73,9 @@ impl ManifestExport {
             for file in &self.files {
                 work.execute(
                     "INSERT INTO data_file (id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts,
-                     arrival_ts, begin_snapshot) VALUES (?1, ?2, ?3, 'slow', ?4, ?5, ?6, ?7, ?8, ?9, 1)",
+                     arrival_ts, checksum, begin_snapshot) VALUES (?1, ?2, ?3, 'slow', ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)",
                     rusqlite::params![file.id, file.table, file.path, file.day, file.row_count, file.byte_count,
-                        file.min_ts, file.max_ts, file.arrival_ts],
+                        file.min_ts, file.max_ts, file.arrival_ts, file.checksum],
                 )?;
             }
             for (stream, position) in &self.streams {
@@ -107,9 +109,11 @@ impl PostgresManifest {
     pub(crate) fn moving(&self) -> Result<ManifestExport, StoreError> {
         self.with(|client| {
             let mut work = snapshot_transaction(client)?;
-            let sql = "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts
-                 FROM data_file WHERE end_snapshot IS NULL ORDER BY id";
-            let files = work.query(sql, &[])?.iter().map(file_row).collect();
+            let sql = format!(
+                "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts, {CHECKSUM}
+                 FROM data_file WHERE end_snapshot IS NULL ORDER BY id"
+            );
+            let files = work.query(&sql, &[])?.iter().map(file_row).collect();
             let sql = "SELECT stream, position FROM stream_position ORDER BY stream";
             let streams = work.query(sql, &[])?;
             let streams = streams.iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -240,6 +244,7 @@ impl PostgresManifest {
         let (streams, positions): (Vec<&[u8]>, Vec<i64>) =
             all.streams.iter().map(|(stream, position)| (stream.as_slice(), *position)).unzip();
         let ids = numbers(|file| file.id);
+        let checksums: Vec<Option<i64>> = all.files.iter().map(|file| file.checksum).collect();
         // File numbers begin with their hub's number: a new hub must not reuse a restored one.
         let next = ids.iter().max().map_or(0, |id| crate::cluster::hub_of(*id)) + 1;
         self.with(|client| {
@@ -248,11 +253,11 @@ impl PostgresManifest {
             work.execute("INSERT INTO snapshot VALUES (1, $1, 'restore', 0)", &[&now.0])?;
             work.execute("UPDATE setting SET value = 1 WHERE name = 'snapshot'", &[])?;
             let sql = "INSERT INTO data_file (id, table_name, path, tier, day, row_count, byte_count, min_ts, max_ts,
-                 arrival_ts, begin_snapshot)
-                 SELECT id, of, path, 'slow', day, row_count, byte_count, min_ts, max_ts, arrival_ts, 1
+                 arrival_ts, checksum, begin_snapshot)
+                 SELECT id, of, path, 'slow', day, row_count, byte_count, min_ts, max_ts, arrival_ts, checksum, 1
                  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
-                 $7::bigint[], $8::bigint[], $9::bigint[])
-                 AS file (id, of, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts)";
+                 $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+                 AS file (id, of, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts, checksum)";
             work.execute(
                 sql,
                 &[
@@ -265,6 +270,7 @@ impl PostgresManifest {
                     &numbers(|file| file.min_ts),
                     &numbers(|file| file.max_ts),
                     &numbers(|file| file.arrival_ts),
+                    &checksums,
                 ],
             )?;
             // Hub 0 never exists, so the first hub that an agent connects to claims its streams.
@@ -291,6 +297,7 @@ fn file_row(row: &Row) -> FileRow {
         min_ts: row.get(6),
         max_ts: row.get(7),
         arrival_ts: row.get(8),
+        checksum: row.get(9),
     }
 }
 

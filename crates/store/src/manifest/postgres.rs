@@ -12,10 +12,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use postgres::types::ToSql;
 use postgres::{Client, Row, Transaction};
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, FileSeal, StoreError};
 use weir_sql::Peer;
 use weir_tables::{Micros, StreamId};
 
+use super::upgrade::{CHECKSUM, add_checksum};
 use super::{DataFile, ManifestChange, ManifestContent, QueuedDeletion, Tier, name_of, tier_of};
 use crate::cluster::{ClusterOptions, ManifestOptions, random};
 use crate::postgres_client::PostgresServer;
@@ -37,7 +38,7 @@ CREATE TABLE snapshot (id bigint PRIMARY KEY, made_ts bigint NOT NULL, reason te
 CREATE TABLE data_file (
   id bigint PRIMARY KEY, table_name text NOT NULL, path text NOT NULL UNIQUE, tier text NOT NULL,
   day bigint NOT NULL, row_count bigint NOT NULL, byte_count bigint NOT NULL, min_ts bigint NOT NULL, max_ts bigint NOT NULL,
-  arrival_ts bigint NOT NULL, begin_snapshot bigint NOT NULL, end_snapshot bigint
+  arrival_ts bigint NOT NULL, checksum bigint, begin_snapshot bigint NOT NULL, end_snapshot bigint
 );
 CREATE INDEX data_file_live ON data_file (table_name, day) WHERE end_snapshot IS NULL;
 CREATE INDEX data_file_begin ON data_file (begin_snapshot);
@@ -395,7 +396,7 @@ impl PostgresManifest {
                 (live_files(&mut work)?, Vec::new())
             } else {
                 let sql = format!(
-                    "SELECT {COLUMNS} FROM data_file WHERE begin_snapshot > $1 AND end_snapshot IS NULL ORDER BY id"
+                    "SELECT {COLUMNS}, {CHECKSUM} FROM data_file WHERE begin_snapshot > $1 AND end_snapshot IS NULL ORDER BY id"
                 );
                 let added = work.query(&sql, &[&seen])?.iter().filter_map(file_of).collect();
                 let removed = work.query("SELECT id FROM data_file WHERE end_snapshot > $1", &[&seen])?;
@@ -519,7 +520,9 @@ fn make_tables(server: &mut PostgresServer, schema: &str) -> Result<(), StoreErr
         let mut work = client.transaction()?;
         // Two hubs may start at once.
         work.batch_execute("SELECT pg_advisory_xact_lock(1702193522)")?;
-        if !has_tables(&mut work, schema)? {
+        if has_tables(&mut work, schema)? {
+            add_checksum(&mut work)?;
+        } else {
             work.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\"; {SCHEMA}"))?;
         }
         work.commit()
@@ -573,7 +576,9 @@ fn value(work: &mut Transaction<'_>, name: &str) -> Result<i64, postgres::Error>
 }
 
 fn live_files(work: &mut Transaction<'_>) -> Result<Vec<Arc<DataFile>>, postgres::Error> {
-    let sql = format!("SELECT {COLUMNS} FROM data_file WHERE end_snapshot IS NULL ORDER BY id");
+    let sql = format!(
+        "SELECT {COLUMNS}, {CHECKSUM} FROM data_file WHERE end_snapshot IS NULL ORDER BY id"
+    );
     Ok(work.query(&sql, &[])?.iter().filter_map(file_of).collect())
 }
 
@@ -608,7 +613,7 @@ fn add_files(
     for file in files {
         let (table, tier) = (file.table.name, name_of(file.tier));
         let (rows, bytes) = (file.row_count.cast_signed(), file.byte_count.cast_signed());
-        let values: [&(dyn ToSql + Sync); 11] = [
+        let values: [&(dyn ToSql + Sync); 12] = [
             &file.id,
             &table,
             &file.path,
@@ -620,9 +625,10 @@ fn add_files(
             &file.max_ts,
             &file.arrival_ts,
             &snapshot,
+            &file.seal.map(|seal| i64::from(seal.0)),
         ];
         let sql = format!(
-            "INSERT INTO data_file ({COLUMNS}, begin_snapshot) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+            "INSERT INTO data_file ({COLUMNS}, begin_snapshot, checksum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
         );
         work.execute(&sql, &values)?;
     }
@@ -672,6 +678,7 @@ fn file_of(row: &Row) -> Option<Arc<DataFile>> {
         min_ts: row.get(7),
         max_ts: row.get(8),
         arrival_ts: row.get(9),
+        seal: row.get::<_, Option<i64>>(10).and_then(|sum| u32::try_from(sum).ok()).map(FileSeal),
         index: OnceLock::new(),
         dictionaries: OnceLock::new(),
     }))

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::{Connection, OpenFlags, Transaction, params};
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{ErrorKind, FileSeal, StoreError};
 use weir_tables::{Micros, StreamId};
 
 use super::digest;
@@ -29,7 +29,7 @@ CREATE TABLE snapshot (id INTEGER PRIMARY KEY AUTOINCREMENT, made_ts INTEGER NOT
 CREATE TABLE data_file (
   id INTEGER PRIMARY KEY, table_name TEXT NOT NULL, path TEXT NOT NULL UNIQUE, tier TEXT NOT NULL DEFAULT 'local',
   day INTEGER NOT NULL, row_count INTEGER NOT NULL, byte_count INTEGER NOT NULL,
-  min_ts INTEGER NOT NULL, max_ts INTEGER NOT NULL, arrival_ts INTEGER NOT NULL DEFAULT 0,
+  min_ts INTEGER NOT NULL, max_ts INTEGER NOT NULL, arrival_ts INTEGER NOT NULL DEFAULT 0, checksum INTEGER,
   begin_snapshot INTEGER NOT NULL REFERENCES snapshot (id), end_snapshot INTEGER REFERENCES snapshot (id)
 );
 CREATE INDEX data_file_live ON data_file (table_name, day) WHERE end_snapshot IS NULL;
@@ -74,6 +74,7 @@ impl SqliteManifest {
                 return Err(of_other_version(path, version));
             }
         }
+        add_checksum(&connection).map_err(|error| fail(&error, path))?;
         Ok(Self { connection })
     }
 
@@ -125,10 +126,11 @@ impl SqliteManifest {
 
     fn live_files(&self) -> rusqlite::Result<Vec<Arc<DataFile>>> {
         let mut statement = self.connection.prepare(&format!(
-            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {}, tier
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {}, tier, {}
              FROM data_file
              WHERE end_snapshot IS NULL ORDER BY id",
-            self.arrival()?
+            self.arrival()?,
+            checksum_column(&self.connection)?
         ))?;
         let rows = statement.query_map([], |row| {
             let Some(table) = weir_tables::table(&row.get::<_, String>(1)?) else {
@@ -145,6 +147,7 @@ impl SqliteManifest {
                 min_ts: row.get(6)?,
                 max_ts: row.get(7)?,
                 arrival_ts: row.get(8)?,
+                seal: row.get::<_, Option<u32>>(10)?.map(FileSeal),
                 index: OnceLock::new(),
                 dictionaries: OnceLock::new(),
             })))
@@ -155,9 +158,10 @@ impl SqliteManifest {
     /// Files of the tables, including tables that this weir does not know.
     pub(super) fn file_rows(&self) -> rusqlite::Result<Vec<FileRow>> {
         let mut statement = self.connection.prepare(&format!(
-            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {} FROM data_file
+            "SELECT id, table_name, path, day, row_count, byte_count, min_ts, max_ts, {}, {} FROM data_file
              WHERE end_snapshot IS NULL ORDER BY id",
-            self.arrival()?
+            self.arrival()?,
+            checksum_column(&self.connection)?
         ))?;
         let rows = statement.query_map([], |row| {
             Ok(FileRow {
@@ -170,6 +174,7 @@ impl SqliteManifest {
                 min_ts: row.get(6)?,
                 max_ts: row.get(7)?,
                 arrival_ts: row.get(8)?,
+                checksum: row.get(9)?,
             })
         })?;
         rows.collect()
@@ -334,6 +339,21 @@ impl SqliteManifest {
     }
 }
 
+/// The column with the checksum of a file, which manifests of an older weir lack.
+fn checksum_column(connection: &Connection) -> rusqlite::Result<&'static str> {
+    let sql = "SELECT count(*) FROM pragma_table_info('data_file') WHERE name = 'checksum'";
+    let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(if count == 0 { "NULL" } else { "checksum" })
+}
+
+/// Adds the column with the checksum of a file. An older weir leaves it NULL.
+fn add_checksum(connection: &Connection) -> rusqlite::Result<()> {
+    match checksum_column(connection)? {
+        "NULL" => connection.execute_batch("ALTER TABLE data_file ADD COLUMN checksum INTEGER"),
+        _ => Ok(()),
+    }
+}
+
 fn forget_files(ids: &[i64], connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     for id in ids {
@@ -399,10 +419,10 @@ fn apply(transaction: &Transaction<'_>, change: &ManifestChange<'_>) -> rusqlite
     for file in change.add {
         transaction.execute(
             "INSERT INTO data_file (id, table_name, path, day, row_count, byte_count, min_ts, max_ts, arrival_ts,
-             begin_snapshot, tier) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             begin_snapshot, tier, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![file.id, file.table.name, file.path, file.day, file.row_count.cast_signed(),
                 file.byte_count.cast_signed(), file.min_ts, file.max_ts, file.arrival_ts, snapshot,
-                name_of(file.tier)],
+                name_of(file.tier), file.seal.map(|seal| seal.0)],
         )?;
         transaction.execute(
             "UPDATE setting SET value = max(value, ?1) WHERE name = 'next_file_id'",

@@ -113,6 +113,10 @@ async fn damaged_files_are_told_one_by_one() {
     // What follows is found in files without checksums as well.
     let whole = without_checksums(sealed);
     std::fs::write(&files[0], &whole).unwrap();
+    assert!(problem().contains("the file is not the one that was written"), "{}", problem());
+    let manifest = rusqlite::Connection::open(dir.path().join("manifest.sqlite")).unwrap();
+    manifest.execute("UPDATE data_file SET checksum = NULL", []).unwrap();
+    drop(manifest);
     assert_eq!(problem(), "");
     let open = || std::fs::OpenOptions::new().write(true).open(&files[0]).unwrap();
 

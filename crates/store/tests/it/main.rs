@@ -28,6 +28,7 @@ mod refusal;
 mod repair;
 mod retention;
 mod rot;
+mod rot_places;
 mod s3;
 mod slow;
 mod spread;

@@ -49,7 +49,7 @@ async fn originals(dir: &Path) -> [PathBuf; 2] {
     [killed, closed]
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     for path in walk(from) {
         let place = to.join(Path::new(&path).strip_prefix(from).unwrap());
         std::fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -57,9 +57,13 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The answers of a directory; an error when a start, a query or the status reports damage.
 async fn answers(dir: &Path) -> Result<Vec<String>, String> {
-    let store = Store::open(settings(dir)).map_err(|error| error.to_string())?;
+    answers_of(settings(dir)).await
+}
+
+/// The answers of a directory; an error when a start, a query or the status reports damage.
+pub(crate) async fn answers_of(options: StoreOptions) -> Result<Vec<String>, String> {
+    let store = Store::open(options).map_err(|error| error.to_string())?;
     let mut answers = Vec::new();
     for question in QUESTIONS {
         let answer = ask(&store, question).await;
@@ -84,7 +88,7 @@ fn kind_of(path: &str) -> &'static str {
 }
 
 /// Changes one byte of a file, or cuts it; returns what was done, and whether it was cut.
-fn damage(path: &Path, chance: &mut Chance) -> (String, bool) {
+pub(crate) fn damage(path: &Path, chance: &mut Chance) -> (String, bool) {
     let mut bytes = std::fs::read(path).unwrap();
     let is_cut = chance.below(10) == 0;
     let at = usize::try_from(chance.below(bytes.len() as u64)).unwrap();

@@ -21,10 +21,14 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
-use weir_datafile::{ErrorKind, FileSource, ReadAt, StoreError};
+use weir_datafile::{
+    ChecksumCache, DataFile, ErrorKind, ExpectedContent, FileSource, ReadAt, SlowLocation,
+    StoreError,
+};
 
 use super::cache::IndexCache;
 use super::cached_store::CachedStore;
+use super::recent_ends::RecentEnds;
 use super::requests::{RequestScheduler, explain, is_missing};
 use super::{MARK, TierBackend, stopped};
 use crate::options::{ReadPrices, SlowBucketOptions};
@@ -63,7 +67,7 @@ impl BucketTier {
     /// # Errors
     /// `Io`: an option is invalid.
     pub fn open(options: &SlowBucketOptions) -> Result<Self, StoreError> {
-        Self::new(options, None)
+        Self::new(options, None, Arc::default())
     }
 
     /// Opens the bucket; sends no request yet.
@@ -73,6 +77,7 @@ impl BucketTier {
     pub(crate) fn new(
         options: &SlowBucketOptions,
         cache: Option<Arc<IndexCache>>,
+        checksums: Arc<ChecksumCache>,
     ) -> Result<Self, StoreError> {
         let runtime = runtime()?;
         let handle = runtime.handle().clone();
@@ -80,7 +85,8 @@ impl BucketTier {
         let (missed, waiting) = channel(MISSED_MAX);
         let (join_bytes, bucket) = (options.join_bytes, options.bucket.bucket.clone());
         let name = format!("s3://{bucket}/{}", options.prefix.trim_matches('/'));
-        let store = CachedStore { requests, cache: cache.clone(), join_bytes, missed };
+        let (cached, ends) = (cache.clone(), RecentEnds::default());
+        let store = CachedStore { requests, cache: cached, join_bytes, missed, checksums, ends };
         let (store, is_stopped) = (Arc::new(store), Arc::default());
         let line = BucketLine { handle, is_stopped, store, bucket };
         if let Some(cache) = &cache {
@@ -289,7 +295,11 @@ async fn fill(line: BucketLine, cache: Arc<IndexCache>, mut waiting: Receiver<St
         let (line, cache) = (line.clone(), Arc::clone(&cache));
         // A failed read is retried on the next cache miss.
         let _ = tokio::task::spawn_blocking(move || {
-            line.open(&path).map(|source| cache.fill(&path, &source))
+            let Some(file) = SlowLocation::parse(&path) else { return Ok(()) };
+            let source = line.open(file.path)?;
+            let source = line.store.checksums.verified(file.path, source, file.expected())?;
+            cache.fill(file.path, &source);
+            Ok::<_, std::io::Error>(())
         })
         .await;
     }
@@ -366,9 +376,8 @@ impl TierBackend for BucketTier {
         let file = File::open(from).map_err(|error| fail(&error))?;
         self.copy(file, &Path::from(path))?;
         if let Some(cache) = self.cache.as_ref().filter(|_| path.ends_with(".parquet")) {
-            let source =
-                File::open(from).and_then(FileSource::of_file).map_err(|error| fail(&error))?;
-            cache.add(path, &source);
+            let source = Arc::new(ChecksumCache::default()).open(from, ExpectedContent::default());
+            cache.add(path, &source.map_err(|error| fail(&error))?);
         }
         Ok(())
     }
@@ -400,8 +409,8 @@ impl TierBackend for BucketTier {
         Some(self.prices)
     }
 
-    fn reads(&self, path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-        self.line.store.reads(path, ranges)
+    fn reads(&self, file: &DataFile, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        self.line.store.reads(file, ranges)
     }
 
     fn stats(&self) -> Option<BucketStats> {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use weir_datafile::text_index::{METADATA_KEY, TextIndex};
-use weir_datafile::{FOOTER_BYTES_HINT, FileSource, space};
+use weir_datafile::{FOOTER_BYTES_HINT, FileSource, checksums_at, space};
 
 const MAGIC: &[u8] = b"weir index 1\n";
 const END: &str = "index";
@@ -442,7 +442,8 @@ fn pieces_of(source: &FileSource) -> Result<Vec<Range<u64>>, ParquetError> {
     source.read_exact_at(&mut length, last)?;
     last = last.saturating_sub(u32::from_le_bytes(length).into());
     pieces.extend(pages);
-    pieces.push(last.min(tail)..size);
+    let sums = checksums_at(source)?.unwrap_or(size);
+    pieces.push(last.min(tail).min(sums)..size);
     pieces.sort_by_key(|piece| piece.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
     for piece in pieces {

@@ -1,8 +1,9 @@
 //! Reads from a bucket: cached index ranges come from local disk, the rest in as few requests as
-//! possible.
+//! possible. What comes from the bucket is compared with the checksums of the file.
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,9 +17,15 @@ use object_store::{
 };
 use tokio::sync::mpsc::Sender;
 
+use weir_datafile::{
+    CheckedBlocks, ChecksumCache, DataFile, ExpectedContent, FileChecksums, TailReading,
+};
+
 use super::cache::IndexCache;
 use super::read_only;
+use super::recent_ends::RecentEnds;
 use super::requests::{RequestScheduler, whole};
+use super::tiered_store::{damaged, slow_file};
 
 /// Maximum size of a request; larger ranges are split into concurrent requests.
 const REQUEST_BYTES_MAX: u64 = 8 << 20;
@@ -30,30 +37,120 @@ pub(super) struct CachedStore {
     pub(super) cache: Option<Arc<IndexCache>>,
     /// Ranges with a smaller gap are joined into one request.
     pub(super) join_bytes: u64,
-    /// Queue of files that missed the cache.
+    /// Locations of files that missed the cache.
     pub(super) missed: Sender<String>,
+    pub(super) checksums: Arc<ChecksumCache>,
+    /// Ends of files that were read for their checksums: what a query reads next.
+    pub(super) ends: RecentEnds,
 }
 
 impl CachedStore {
-    fn cached(&self, location: &Path, range: &Range<u64>) -> Option<(Bytes, u64)> {
+    /// A range that the local cache has; `location` is that of the query's plan.
+    fn cached(&self, location: &Path, path: &str, range: &Range<u64>) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        if cache.wants(location.as_ref()) {
+        if cache.wants(path) {
             // If the queue is full, the next miss queues the file.
             let _ = self.missed.try_send(location.to_string());
             return None;
         }
-        cache.read(location.as_ref(), range)
+        cache.read(path, range).map(|(bytes, _)| bytes)
+    }
+
+    /// Ranges to request for `ranges` of a file, without those in the cache. Requests are for whole
+    /// blocks, which checksums cover.
+    pub(super) fn reads(&self, file: &DataFile, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        let is_kept = |range: &Range<u64>| {
+            self.cache.as_ref().is_some_and(|cache| cache.read(&file.path, range).is_some())
+        };
+        ranges.retain(|range| !is_kept(range));
+        let known = self.checksums.known(FilePath::new(&file.path), file.byte_count);
+        for range in &mut ranges {
+            *range = match &known {
+                Some(Some(sums)) => sums.sums().covering(range),
+                Some(None) => range.clone(),
+                None => FileChecksums::blocks_around(range, file.byte_count),
+            };
+        }
+        let mut requests = joined(ranges, self.join_bytes);
+        requests.retain(|range| self.ends.read(&file.path, range).is_none());
+        requests
+    }
+
+    /// Reads ranges from the bucket and compares them with the file's checksums.
+    async fn verified(&self, file: &SlowFile<'_>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let sums = self.sums(file).await?;
+        let sums = sums.as_ref().map(|sums| sums.sums());
+        let covering: Vec<Range<u64>> = ranges
+            .iter()
+            .map(|range| sums.map_or_else(|| range.clone(), |sums| sums.covering(range)))
+            .collect();
+        let wanted = joined(covering.clone(), self.join_bytes);
+        let asked = wanted.iter().map(|range| self.fetched(file, range.clone()));
+        let answers = try_join_all(asked).await?;
+        let mut found = Vec::with_capacity(ranges.len());
+        for (range, covering) in ranges.iter().zip(covering) {
+            let bytes = cut(&covering, &wanted, &answers);
+            let verified = sums.map_or(Ok(()), |sums| sums.verify(&bytes, covering.start));
+            verified.map_err(|error| damaged(file.location, &error))?;
+            found.push(cut(range, std::slice::from_ref(&covering), &[bytes]));
+        }
+        Ok(found)
+    }
+
+    /// Reads a range, which has to be there as a whole.
+    async fn fetched(&self, file: &SlowFile<'_>, range: Range<u64>) -> Result<Bytes> {
+        if let Some(end) = self.ends.read(file.path.as_ref(), &range) {
+            return Ok(end);
+        }
+        let expected = range.end - range.start;
+        let bytes = self.requests.get_range(&file.path, range).await?;
+        if bytes.len() as u64 == expected {
+            return Ok(bytes);
+        }
+        Err(damaged(file.location, &std::io::ErrorKind::UnexpectedEof.into()))
+    }
+
+    /// The file's checksums, from the cache or from its end in the bucket; `None` for a file of an
+    /// older weir.
+    async fn sums(&self, file: &SlowFile<'_>) -> Result<Option<Arc<CheckedBlocks>>> {
+        let (path, length) = (file.path.as_ref(), file.expected.byte_count.unwrap_or_default());
+        let fail = |error: &std::io::Error| damaged(file.location, error);
+        if let Some(sums) = self.checksums.known(FilePath::new(path), length) {
+            let known = sums.as_ref().map(|sums| sums.sums());
+            file.expected.check(length, known).map_err(|error| fail(&error))?;
+            return Ok(sums);
+        }
+        let mut tail = Bytes::new();
+        loop {
+            match FileChecksums::of_tail(&tail, length).map_err(|error| fail(&error))? {
+                TailReading::From(start) => {
+                    tail = match self.cached(file.location, path, &(start..length)) {
+                        Some(tail) => tail,
+                        None => self.fetched(file, start..length).await?,
+                    };
+                }
+                TailReading::Known(sums) => {
+                    // Those of another file are not kept: the right one may come back.
+                    file.expected.check(length, sums.as_ref()).map_err(|error| fail(&error))?;
+                    self.ends.keep(path, length, tail);
+                    return Ok(self.checksums.keep(FilePath::new(path), length, sums));
+                }
+            }
+        }
     }
 }
 
-impl CachedStore {
-    /// Ranges to request for `ranges` of a file, without those in the cache.
-    pub(super) fn reads(&self, path: &str, mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-        let is_kept = |range: &Range<u64>| {
-            self.cache.as_ref().is_some_and(|cache| cache.read(path, range).is_some())
-        };
-        ranges.retain(|range| !is_kept(range));
-        joined(ranges, self.join_bytes)
+/// A file as a query names it.
+struct SlowFile<'a> {
+    location: &'a Path,
+    path: Path,
+    expected: ExpectedContent,
+}
+
+impl<'a> SlowFile<'a> {
+    fn new(location: &'a Path) -> Result<Self> {
+        let file = slow_file(location.as_ref())?;
+        Ok(Self { location, path: Path::from(file.path), expected: file.expected() })
     }
 }
 
@@ -78,27 +175,37 @@ impl ObjectStore for CachedStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let Some(GetRange::Bounded(range)) = options.range.clone().filter(|_| !options.head) else {
-            return self.requests.get_opts(location, options).await;
+        let file = SlowFile::new(location)?;
+        if options.head {
+            return self.requests.get_opts(&file.path, options).await;
+        }
+        let size = file.expected.byte_count.unwrap_or_default();
+        let range = match options.range {
+            Some(GetRange::Bounded(range)) => range.start..range.end.min(size),
+            Some(GetRange::Offset(start)) => start..size,
+            Some(GetRange::Suffix(length)) => size.saturating_sub(length)..size,
+            None => 0..size,
         };
-        let Some((bytes, size)) = self.cached(location, &range) else {
-            return self.requests.get_opts(location, options).await;
-        };
-        let range = range.start..range.start + bytes.len() as u64;
+        let ranges = std::slice::from_ref(&range);
+        let bytes = self.get_ranges(location, ranges).await?.pop().unwrap_or_default();
         let (location, last_modified) = (location.clone(), Default::default());
         let meta = ObjectMeta { location, last_modified, size, e_tag: None, version: None };
         Ok(GetResult { payload: whole(bytes), meta, range, attributes: Default::default() })
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let file = SlowFile::new(location)?;
+        let path = file.path.as_ref();
         let mut found: Vec<Option<Bytes>> =
-            ranges.iter().map(|range| Some(self.cached(location, range)?.0)).collect();
+            ranges.iter().map(|range| self.cached(location, path, range)).collect();
         let missing = ranges.iter().zip(&found).filter(|(_, found)| found.is_none());
-        let wanted = joined(missing.map(|(range, _)| range.clone()).collect(), self.join_bytes);
-        let asked = wanted.iter().map(|range| self.requests.get_range(location, range.clone()));
-        let answers = try_join_all(asked).await?;
-        for (range, found) in ranges.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
-            *found = Some(cut(range, &wanted, &answers));
+        let missing: Vec<Range<u64>> = missing.map(|(range, _)| range.clone()).collect();
+        if !missing.is_empty() {
+            let mut answers = self.verified(&file, &missing).await?.into_iter();
+            found
+                .iter_mut()
+                .filter(|found| found.is_none())
+                .for_each(|found| *found = answers.next());
         }
         Ok(found.into_iter().flatten().collect())
     }

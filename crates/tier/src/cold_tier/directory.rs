@@ -111,6 +111,10 @@ impl TierBackend for DirectoryTier {
         FileSource::of_file(File::open(self.root.join(path))?)
     }
 
+    fn local_path(&self, path: &str) -> Option<PathBuf> {
+        Some(self.root.join(path))
+    }
+
     fn delete(&self, path: &str) -> Result<(), StoreError> {
         let path = self.root.join(path);
         match std::fs::remove_file(&path) {

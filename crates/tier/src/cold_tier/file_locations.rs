@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_datafile::{ChecksumCache, DataFile, ErrorKind, FileOpener, FileSource, StoreError, Tier};
+use weir_datafile::{
+    ChecksumCache, DataFile, ErrorKind, ExpectedContent, FileOpener, FileSource, StoreError, Tier,
+};
 
 use super::{CacheSpace, ColdTier};
 use crate::options::SlowOptions;
@@ -77,25 +79,40 @@ impl FileLocations {
         self.slow.as_deref().ok_or_else(not_set)
     }
 
-    /// Opens a file.
+    /// Opens a file. Reads of the data directory are checked, those of the cold tier are not.
     ///
     /// # Errors
     /// The underlying I/O error; `NotFound` only if the tier is available and the file is missing.
     pub fn open(&self, path: &str, tier: Tier) -> std::io::Result<FileSource> {
-        match (tier, &self.slow) {
-            (Tier::Local, _) => self.checksums.open(&self.root.join(path)),
-            (Tier::Slow, Some(slow)) => slow.open(path).map_err(|error| match slow.check() {
-                Ok(()) => error,
-                Err(why) => std::io::Error::other(why.message),
-            }),
-            (Tier::Slow, None) => Err(std::io::Error::other(not_set().message)),
+        match tier {
+            Tier::Local => self.checksums.open(&self.root.join(path), ExpectedContent::default()),
+            Tier::Slow => self.in_slow(|slow| slow.open(path)),
         }
+    }
+
+    fn in_slow(
+        &self,
+        open: impl FnOnce(&ColdTier) -> std::io::Result<FileSource>,
+    ) -> std::io::Result<FileSource> {
+        let Some(slow) = &self.slow else {
+            return Err(std::io::Error::other(not_set().message));
+        };
+        open(slow).map_err(|error| match slow.check() {
+            Ok(()) => error,
+            Err(why) => std::io::Error::other(why.message),
+        })
     }
 }
 
 impl FileOpener for FileLocations {
     fn open_file(&self, file: &DataFile) -> std::io::Result<FileSource> {
-        self.open(&file.path, file.tier)
+        match file.tier {
+            Tier::Local => {
+                let expected = ExpectedContent { byte_count: None, seal: file.seal };
+                self.checksums.open(&self.root.join(&file.path), expected)
+            }
+            Tier::Slow => self.in_slow(|slow| slow.open_verified(file)),
+        }
     }
 }
 

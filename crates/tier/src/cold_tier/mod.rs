@@ -16,11 +16,14 @@
 mod bucket;
 mod cache;
 mod cached_store;
+#[cfg(test)]
+mod damage_tests;
 mod directory;
 mod file_locations;
 mod mover;
 mod plan;
 mod range_reader;
+mod recent_ends;
 mod requests;
 mod tiered_store;
 
@@ -37,7 +40,7 @@ use crate::options::{ReadPrices, SlowOptions, SlowPlace};
 use crate::stats::BucketStats;
 use cache::{CacheLimits, IndexCache};
 use directory::DirectoryTier;
-use weir_datafile::{DataFile, ErrorKind, FileSource, StoreError, Tier};
+use weir_datafile::{ChecksumCache, DataFile, ErrorKind, FileSource, StoreError, Tier};
 
 pub use bucket::BucketTier;
 pub use file_locations::FileLocations;
@@ -69,6 +72,10 @@ trait TierBackend: fmt::Debug + Send + Sync {
     fn open(&self, path: &str) -> std::io::Result<FileSource>;
     /// Deletes a file; succeeds if it does not exist.
     fn delete(&self, path: &str) -> Result<(), StoreError>;
+    /// Full path of a file, where the backend is a directory.
+    fn local_path(&self, _path: &str) -> Option<PathBuf> {
+        None
+    }
     /// Lists all files, including partial copies left by a crash.
     fn list(&self) -> Result<Vec<String>, StoreError>;
     /// Whether reads cost money and latency: then nothing is read just to improve an error message.
@@ -82,7 +89,7 @@ trait TierBackend: fmt::Debug + Send + Sync {
         None
     }
     /// Ranges actually read for `ranges` of a file, which are requested together.
-    fn reads(&self, _path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    fn reads(&self, _file: &DataFile, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         ranges
     }
     /// Request counters, if the backend counts requests.
@@ -91,7 +98,8 @@ trait TierBackend: fmt::Debug + Send + Sync {
     }
     /// Cancels current and later waits for the backend.
     fn stop(&self) {}
-    /// Object store for queries.
+    /// Object store for queries. That of a bucket takes locations as in
+    /// [`SlowLocation`](weir_datafile::SlowLocation), and checks what it reads.
     fn store(&self) -> object_store::Result<Arc<dyn ObjectStore>>;
 }
 
@@ -109,6 +117,8 @@ pub struct ColdTier {
     place: Box<dyn TierBackend>,
     /// Number in the manifest; 0 if the tier was never used.
     id: AtomicI64,
+    /// Checksums of its files.
+    checksums: Arc<ChecksumCache>,
 }
 
 impl ColdTier {
@@ -121,6 +131,7 @@ impl ColdTier {
         id: i64,
         cache: Option<&CacheSpace<'_>>,
     ) -> Result<Self, StoreError> {
+        let checksums = Arc::default();
         let place: Box<dyn TierBackend> = match &options.place {
             SlowPlace::Directory(root) => Box::new(DirectoryTier::new(root.clone())),
             SlowPlace::Bucket(options) => {
@@ -129,10 +140,10 @@ impl ColdTier {
                     let (bytes_max, reserve) = (options.cache_bytes, room.reserve);
                     Arc::new(IndexCache::open(dir, CacheLimits { bytes_max, reserve }))
                 });
-                Box::new(BucketTier::new(options, cache)?)
+                Box::new(BucketTier::new(options, cache, Arc::clone(&checksums))?)
             }
         };
-        Ok(Self { place, id: AtomicI64::new(id) })
+        Ok(Self { place, id: AtomicI64::new(id), checksums })
     }
 
     /// Display name: the directory or the URL.
@@ -156,8 +167,8 @@ impl ColdTier {
     }
 
     /// Ranges actually read for `ranges` of a file, which are requested together.
-    pub fn reads(&self, path: &str, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-        self.place.reads(path, ranges)
+    pub fn reads(&self, file: &DataFile, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        self.place.reads(file, ranges)
     }
 
     /// Request counters; `None` if the backend does not count.
@@ -278,12 +289,20 @@ impl ColdTier {
         )
     }
 
-    /// Opens a file by its manifest path.
+    /// Opens a file by its manifest path; what is read from it is not checked.
     ///
     /// # Errors
     /// The underlying I/O or service error.
     pub fn open(&self, path: &str) -> std::io::Result<FileSource> {
         self.place.open(path)
+    }
+
+    /// Opens a file, each read of which is compared with the checksums.
+    ///
+    /// # Errors
+    /// The underlying I/O or service error; `InvalidData`: the file is damaged, or another one.
+    pub fn open_verified(&self, file: &DataFile) -> std::io::Result<FileSource> {
+        self.checksums.verified(&file.path, self.place.open(&file.path)?, file.expected())
     }
 
     /// Lists files that are not in the manifest, including partial copies.

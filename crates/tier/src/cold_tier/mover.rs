@@ -1,13 +1,14 @@
 //! Background thread for slow operations on the cold tier, one job at a time.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use weir_datafile::{DataFile, ErrorKind, StoreError};
+use weir_datafile::{DataFile, ErrorKind, FileSeal, FileSource, StoreError, seal_of};
 
 use super::ColdTier;
 
@@ -47,8 +48,8 @@ pub enum MoverReport {
         id: i64,
         /// Path of the copy in the tier.
         path: String,
-        /// Whether the copy is durable.
-        outcome: Result<(), StoreError>,
+        /// Checksum of the copy once it is durable; `None` for a file of an older weir.
+        outcome: Result<Option<FileSeal>, StoreError>,
     },
     /// Paths of deleted files.
     Deleted(Result<Vec<String>, StoreError>),
@@ -117,7 +118,9 @@ fn run(slow: &ColdTier, job: MoverJob, stop: &AtomicBool) -> MoverReport {
         }
         MoverJob::Copy { file, from, id, path } => {
             let outcome = match from.metadata() {
-                Ok(found) if found.len() == file.byte_count => slow.place.put(&from, &path, stop),
+                Ok(found) if found.len() == file.byte_count => {
+                    copy(slow, &file, (&from, &path), stop)
+                }
                 Ok(found) => Err(damaged(&file, &format!("has {} bytes", found.len()))),
                 Err(error) => Err(damaged(&file, &format!("cannot be read: {error}"))),
             };
@@ -125,6 +128,21 @@ fn run(slow: &ColdTier, job: MoverJob, stop: &AtomicBool) -> MoverReport {
         }
         MoverJob::Delete(paths) => MoverReport::Deleted(slow.delete_each(paths, |path| path)),
     }
+}
+
+/// Copies a file; damage of its end, which tells what the rest has to be, is found before.
+fn copy(
+    slow: &ColdTier,
+    file: &DataFile,
+    (from, to): (&Path, &str),
+    stop: &AtomicBool,
+) -> Result<Option<FileSeal>, StoreError> {
+    let seal = File::open(from).and_then(FileSource::of_file).and_then(|source| seal_of(&source));
+    let seal = seal.map_err(|error| damaged(file, &format!("cannot be read: {error}")))?;
+    if file.seal.is_some() && seal != file.seal {
+        return Err(damaged(file, "is another file: its checksum is not that of the manifest"));
+    }
+    slow.place.put(from, to, stop).map(|()| seal)
 }
 
 fn look(slow: &ColdTier, is_used: bool, known: Option<&HashSet<String>>) -> Result<(), StoreError> {

@@ -12,9 +12,9 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use weir_datafile::SLOW_PREFIX;
+use weir_datafile::{ExpectedContent, SLOW_PREFIX, SlowLocation};
 
-use super::{FileLocations, read_only};
+use super::{ColdTier, FileLocations, read_only};
 
 /// Routes reads to the tier of the file; writes are rejected.
 #[derive(Debug)]
@@ -30,17 +30,24 @@ impl TieredStore {
         Self { local, places }
     }
 
-    /// Checks parts of a local file before they are read.
+    /// Checks parts of a file in a directory before they are read. A bucket's store checks what it
+    /// reads.
     fn check(&self, location: &Path, ranges: &[Range<u64>]) -> Result<()> {
-        if location.as_ref().starts_with(SLOW_PREFIX) {
-            return Ok(());
-        }
-        let path = self.places.root.join(location.as_ref());
-        match self.places.checksums.check(&path, ranges) {
+        let outcome = match slow_part(location) {
+            None => {
+                let path = self.places.root.join(location.as_ref());
+                self.places.checksums.check(&path, ExpectedContent::default(), ranges)
+            }
+            Some(text) => {
+                let (slow, file) = (self.slow()?, slow_file(text)?);
+                let Some(path) = slow.place.local_path(file.path) else { return Ok(()) };
+                slow.checksums.check(&path, file.expected(), ranges)
+            }
+        };
+        match outcome {
             // What cannot be opened is reported by the read itself.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                let text = format!("`{location}`: {error}");
-                Err(Error::Generic { store: "data directory", source: text.into() })
+                Err(damaged(location, &error))
             }
             _ => Ok(()),
         }
@@ -48,15 +55,37 @@ impl TieredStore {
 
     /// Object store and path of a location.
     fn route(&self, location: &Path) -> Result<(Arc<dyn ObjectStore>, Path)> {
-        let Some(path) = location.as_ref().strip_prefix(SLOW_PREFIX) else {
+        let Some(text) = slow_part(location) else {
             return Ok((Arc::clone(&self.local), location.clone()));
         };
-        let slow = self.places.slow.as_ref().ok_or_else(|| Error::Generic {
+        let (slow, file) = (self.slow()?, slow_file(text)?);
+        let is_directory = slow.place.local_path(file.path).is_some();
+        Ok((slow.place.store()?, Path::from(if is_directory { file.path } else { text })))
+    }
+
+    fn slow(&self) -> Result<&ColdTier> {
+        self.places.slow.as_deref().ok_or_else(|| Error::Generic {
             store: "cold tier",
             source: "none is configured".into(),
-        })?;
-        Ok((slow.place.store()?, Path::from(path)))
+        })
     }
+}
+
+fn slow_part(location: &Path) -> Option<&str> {
+    location.as_ref().strip_prefix(SLOW_PREFIX)
+}
+
+/// A file of the cold tier by its location without prefix.
+pub(super) fn slow_file(text: &str) -> Result<SlowLocation<'_>> {
+    SlowLocation::parse(text).ok_or_else(|| Error::Generic {
+        store: "cold tier",
+        source: format!("`{text}` is no location of a file").into(),
+    })
+}
+
+/// The error for a file with other bytes than were written.
+pub(super) fn damaged(location: &Path, error: &std::io::Error) -> Error {
+    Error::Generic { store: "data files", source: format!("`{location}`: {error}").into() }
 }
 
 impl fmt::Display for TieredStore {
@@ -81,8 +110,10 @@ impl ObjectStore for TieredStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let (store, path) = self.route(location)?;
+        let is_head = options.head;
         let answer = store.get_opts(&path, options).await?;
-        if answer.range.start < answer.range.end {
+        // Also where nothing was read: a file that is empty now may have had rows.
+        if !is_head {
             self.check(location, std::slice::from_ref(&answer.range))?;
         }
         Ok(answer)

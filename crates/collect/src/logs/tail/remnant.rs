@@ -323,6 +323,31 @@ mod tests {
     }
 
     #[test]
+    fn changed_bytes_of_a_remnant_are_never_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let log: Vec<u8> = (0..9000_u32).map(|n| (n * n % 251) as u8).collect();
+        let one = RemnantHeader { size: 9000, ..header() };
+        let mut writer = RemnantWriter::create(dir.path(), one.clone(), 0).unwrap();
+        for part in log.chunks(3000) {
+            let block = writer.pack(part).unwrap();
+            writer.add(&block, part.len()).unwrap();
+        }
+        let path = writer.finish().unwrap().path;
+        let whole = fs::read(&path).unwrap();
+        for at in (0..whole.len()).step_by(7) {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            fs::write(&path, changed).unwrap();
+            let Ok((found, mut content)) = RemnantHeader::open(&path) else { continue };
+            assert_eq!(found, one, "byte {at}");
+            let mut bytes = vec![0; 9000];
+            let Ok(count) = content.read_at(&mut bytes, 0) else { continue };
+            assert!(count < 9000 && bytes[..count] == log[..count], "byte {at}");
+            assert_eq!(content.missing_until(count as u64), Some(9000), "byte {at}");
+        }
+    }
+
+    #[test]
     fn every_format_survives_its_header() {
         let template = "%h".to_owned();
         for format in [
