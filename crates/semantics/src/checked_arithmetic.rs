@@ -20,8 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::logical_expr_common::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::physical_expr_common::datum::apply;
 
-use crate::rewrite_parts::{call, cast, type_of};
-use crate::typed::is_decimal;
+use crate::rewrite_parts::{call, cast, is_decimal, type_of};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {

@@ -79,6 +79,11 @@ pub(crate) fn length(expr: Expr) -> Expr {
     call("interval_length", vec![expr])
 }
 
+/// Whether values of a type have decimal places that are counted.
+pub(crate) fn is_decimal(kind: &DataType) -> bool {
+    matches!(kind, DataType::Decimal128(..) | DataType::Decimal256(..))
+}
+
 /// Length of the values of an interval's column, for a key of a group or a join.
 pub(crate) fn is_interval(kind: &DataType) -> bool {
     matches!(kind, DataType::Interval(_))

@@ -15,7 +15,7 @@ use datafusion::scalar::ScalarValue;
 
 use crate::interval_aggregate::in_place_of;
 use crate::interval_functions::WALL_TIME;
-use crate::rewrite_parts::{TimeRole, call, cast, length, role, type_of};
+use crate::rewrite_parts::{TimeRole, call, cast, is_decimal, length, role, type_of};
 use crate::{checked_arithmetic, guards, typed_objects, typed_texts, typed_times};
 
 /// The rewrites.
@@ -283,11 +283,6 @@ fn average_as_float(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
         *value = cast(std::mem::take(value), DataType::Float64);
     }
     is_average
-}
-
-/// Whether values of a type have decimal places that are counted.
-pub(crate) fn is_decimal(kind: &DataType) -> bool {
-    matches!(kind, DataType::Decimal128(..) | DataType::Decimal256(..))
 }
 
 fn rewrite_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {
