@@ -1,13 +1,12 @@
-//! Arrays: comparisons with `any` and `all`, `&&`, `array(select …)`, and aggregates of distinct values.
+//! Arrays: comparisons with `any` and `all`, and aggregates of distinct values.
 
 use sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, OrderByExpr, Query, SelectItem, SetExpr,
+    FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByOptions,
 };
 
-use crate::fragments::{call, nested, text};
+use crate::fragments::{arguments, call, nested, text};
 use crate::refusal::{Result, refuse};
-use crate::table_syntax::parse_query;
 
 /// Elements of a constant array that are compared one by one.
 const MOST_ELEMENTS: usize = 64;
@@ -37,6 +36,40 @@ pub(crate) fn rewrite_all(left: &Expr, op: &BinaryOperator, right: &Expr) -> Opt
     } else {
         chain(left, op, elements, &BinaryOperator::And)
     }
+}
+
+/// `x like any (array[…])` and `x not like all (array[…])` as comparisons with each pattern.
+pub(crate) fn rewrite_like(expr: &Expr) -> Option<Expr> {
+    let (left, pattern, is_any) = match expr {
+        Expr::Like { any, expr, pattern, escape_char: None, .. }
+        | Expr::ILike { any, expr, pattern, escape_char: None, .. } => (expr, pattern, *any),
+        _ => return None,
+    };
+    let patterns = match &**pattern {
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("all") => {
+            elements(arguments(function).first()?)?
+        }
+        array if is_any => elements(array)?,
+        _ => return None,
+    };
+    if left.to_string().len() > COPIED_BYTES_MAX {
+        return None;
+    }
+    let by = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let each = patterns.into_iter().map(|new| {
+        let mut one = expr.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut one {
+            *any = false;
+            **pattern = new;
+        }
+        nested(one)
+    });
+    let all = each.reduce(|sum, next| Expr::BinaryOp {
+        left: Box::new(sum),
+        op: by.clone(),
+        right: Box::new(next),
+    });
+    all.map(nested)
 }
 
 fn is_query(expr: &Expr) -> bool {
@@ -80,49 +113,17 @@ fn chain(
     })))
 }
 
-/// `array(select x …)` as an aggregate. The engine loses the order of one in a scalar subquery.
-pub(crate) fn array_of_query(query: &Query) -> Result<Expr> {
-    if query.order_by.is_some() {
-        return refuse!(
-            "`array(select … order by …)` loses its order: use `array_agg(x order by …)`"
-        );
-    }
-    let SetExpr::Select(select) = &*query.body else {
-        return refuse!("`array(…)` takes a simple `select` here");
-    };
-    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
-        select.projection.as_slice()
-    else {
-        return refuse!("`array(select …)` takes one column");
-    };
-    let is_grouped = select.distinct.is_some()
-        || select.having.is_some()
-        || query.limit_clause.is_some()
-        || query.fetch.is_some()
-        || !matches!(&select.group_by, sqlparser::ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    if is_grouped {
-        return refuse!("`array(select …)` takes no `distinct`, `group by` or `limit`");
-    }
-    let mut outer = parse_query("select coalesce(array_agg(1), make_array()) as elements")?;
-    let aggregate = call("array_agg", vec![value.clone()]);
-    if let SetExpr::Select(new) = &mut *outer.body {
-        let mut inner = select.clone();
-        std::mem::swap(&mut inner.projection, &mut new.projection);
-        *new = inner;
-        let elements = call("coalesce", vec![aggregate, call("make_array", Vec::new())]);
-        new.projection = vec![SelectItem::UnnamedExpr(elements)];
-    }
-    outer.with.clone_from(&query.with);
-    Ok(Expr::Subquery(outer))
-}
-
 /// `array_agg(distinct x order by x)` and `string_agg(distinct x, ',' order by x)`: the engine forgets
-/// the order of distinct values, so their array is sorted.
+/// the order of distinct values, so their array is sorted. PostgreSQL sorts them without an order too.
 pub(crate) fn distinct_in_order(function: &Function) -> Result<Option<Expr>> {
     let name = function.name.to_string().to_lowercase();
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let is_distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
-    let [FunctionArgumentClause::OrderBy(keys)] = list.clauses.as_slice() else { return Ok(None) };
+    let keys = match list.clauses.as_slice() {
+        [FunctionArgumentClause::OrderBy(keys)] => keys.clone(),
+        [] => Vec::new(),
+        _ => return Ok(None),
+    };
     let separator = match (name.as_str(), list.args.as_slice()) {
         ("array_agg", [_]) => None,
         ("string_agg", [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(separator))]) => {
@@ -136,12 +137,16 @@ pub(crate) fn distinct_in_order(function: &Function) -> Result<Option<Expr>> {
     if !is_distinct || function.over.is_some() {
         return Ok(None);
     }
-    let [key] = keys.as_slice() else {
-        return refuse!("an aggregate of distinct values is ordered by its argument");
+    let by_value = OrderByExpr {
+        expr: value.clone(),
+        options: OrderByOptions { asc: None, nulls_first: None },
+        with_fill: None,
     };
-    if key.expr != *value {
-        return refuse!("an aggregate of distinct values is ordered by its argument");
-    }
+    let key = match keys.as_slice() {
+        [] => &by_value,
+        [key] if key.expr == *value => key,
+        _ => return refuse!("an aggregate of distinct values is ordered by its argument"),
+    };
     let mut plain = function.clone();
     plain.name = sqlparser::ast::ObjectName::from(vec![sqlparser::ast::Ident::new("array_agg")]);
     if separator.is_some() {

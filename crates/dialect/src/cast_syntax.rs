@@ -1,15 +1,44 @@
 //! Casts to types with a length, and texts of times and intervals that the engine does not read.
 
-use sqlparser::ast::{CharacterLength, DataType, Expr, Value};
+use sqlparser::ast::{
+    Array, ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, Expr, Value,
+};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
 
-use crate::fragments::{call, literal, number, text};
+use crate::fragments::{call, literal, nested, number, text};
 use crate::refusal::{Result, refuse};
 use crate::time_literal::{full_interval, full_timestamp};
+use crate::{constant_syntax, interval_syntax, json_syntax};
 
 /// Rewrites a cast, a typed constant or an interval.
 pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
+    if let Expr::Cast { data_type, .. } = expr {
+        unquote(data_type);
+    }
+    if let Some(new) = json_syntax::rewrite_cast(expr) {
+        *expr = new;
+        return Ok(());
+    }
     match expr {
+        Expr::Cast { expr: value, data_type: DataType::Date, .. } if named_day(value).is_some() => {
+            named_day(value).into_iter().for_each(|new| *expr = new);
+        }
+        Expr::Cast { expr: value, data_type: DataType::Array(_), .. } => {
+            if let Some(constant) = literal(value) {
+                **value = array_of(constant)?;
+            }
+        }
+        Expr::Cast { data_type: DataType::Bytea, .. } => *expr = bytes(expr)?,
+        Expr::Cast { expr: value, data_type: DataType::Text, .. }
+            if constant_syntax::text_of_number(value).is_some() =>
+        {
+            constant_syntax::text_of_number(value).into_iter().for_each(|new| **value = new);
+        }
         Expr::Cast { expr: value, data_type, .. } => {
+            if matches!(data_type, DataType::CharacterVarying(None) | DataType::CharVarying(None)) {
+                *data_type = DataType::Varchar(None);
+            }
             rewrite_text(value, data_type);
             if let Some(length) = length(data_type)? {
                 *data_type = DataType::Varchar(None);
@@ -27,10 +56,7 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
                 new.into_iter().for_each(|new| *value = new);
             }
         }
-        Expr::Interval(interval) if interval.leading_field.is_none() => {
-            let new = literal(&interval.value).and_then(full_interval);
-            new.into_iter().for_each(|new| *interval.value = text(&new));
-        }
+        Expr::Interval(interval) => interval_syntax::rewrite(interval)?,
         _ => {}
     }
     Ok(())
@@ -45,6 +71,66 @@ fn rewrite_text(value: &mut Expr, kind: &DataType) {
     new.into_iter().for_each(|new| *value = text(&new));
 }
 
+/// `'today'`, `'yesterday'` and `'tomorrow'` as a date.
+fn named_day(value: &Expr) -> Option<Expr> {
+    let days = match literal(value)?.trim().to_lowercase().as_str() {
+        "today" => 0,
+        "yesterday" => -1,
+        "tomorrow" => 1,
+        _ => return None,
+    };
+    let today = Box::new(call("current_date", Vec::new()));
+    let days = Box::new(number(days));
+    Some(nested(Expr::BinaryOp { left: today, op: BinaryOperator::Plus, right: days }))
+}
+
+/// The array of a constant such as `{1,NULL,3}`.
+fn array_of(constant: &str) -> Result<Expr> {
+    let inner = constant.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let Some(inner) = inner.filter(|inner| !inner.contains(['"', '\\', '{'])) else {
+        return refuse!("cannot read the array `{constant}`: write it as `array[…]`");
+    };
+    let items = inner.split(',').map(str::trim).filter(|_| !inner.trim().is_empty());
+    let elem = items.map(|item| {
+        if item.eq_ignore_ascii_case("null") { Expr::Value(Value::Null.into()) } else { text(item) }
+    });
+    Ok(Expr::Array(Array { elem: elem.collect(), named: true }))
+}
+
+/// Replaces `"int4"` by the type, as clients quote names of types; `"char"` is another one than `char`.
+fn unquote(kind: &mut DataType) {
+    match kind {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => unquote(item),
+        DataType::Custom(name, arguments) if arguments.is_empty() => {
+            let [part] = name.0.as_slice() else { return };
+            let Some(ident) = part.as_ident() else { return };
+            if ident.quote_style.is_none() || ident.value == "char" {
+                return;
+            }
+            let parsed = Parser::new(&PostgreSqlDialect {})
+                .try_with_sql(&ident.value)
+                .and_then(|mut parser| parser.parse_data_type());
+            parsed.into_iter().for_each(|parsed| *kind = parsed);
+        }
+        _ => {}
+    }
+}
+
+/// Bytes of a text: pairs of hexadecimal digits behind `\x`, or plain characters.
+fn bytes(expr: &Expr) -> Result<Expr> {
+    let Expr::Cast { expr: value, .. } = expr else { return Ok(expr.clone()) };
+    match literal(value) {
+        Some(constant) => match constant.strip_prefix("\\x") {
+            Some(digits) => Ok(call("decode", vec![text(digits), text("hex")])),
+            None if constant.contains('\\') => {
+                refuse!("escapes in a constant of `bytea` are not supported: use `\\x…`")
+            }
+            None => Ok(expr.clone()),
+        },
+        None => Ok(expr.clone()),
+    }
+}
+
 /// Length to which a cast cuts its text.
 fn length(kind: &DataType) -> Result<Option<u64>> {
     match kind {
@@ -54,7 +140,7 @@ fn length(kind: &DataType) -> Result<Option<u64>> {
             CharacterLength::IntegerLength { length, .. } => Some(*length),
             CharacterLength::Max => None,
         }),
-        DataType::Char(Some(_)) | DataType::Character(Some(_)) => {
+        DataType::Char(_) | DataType::Character(_) => {
             refuse!("`{kind}` is not supported: its values are padded; use `varchar` or `text`")
         }
         _ => Ok(None),

@@ -1,5 +1,7 @@
 //! `format(…)` and the functions that quote.
 
+use crate::word_list::is_word;
+
 /// Text of `format(template, …)`; the error says what is wrong with the template.
 pub fn format_text(template: &str, arguments: &[Option<String>]) -> Result<String, String> {
     let mut text = String::with_capacity(template.len());
@@ -32,11 +34,22 @@ pub fn format_text(template: &str, arguments: &[Option<String>]) -> Result<Strin
                 digits.push(digit);
             }
         }
+        let mut width = digits.parse::<i64>().unwrap_or(0);
+        if chars.next_if_eq(&'*').is_some() {
+            let argument = arguments.get(used).ok_or("`format` has too few arguments")?;
+            used += 1;
+            width = argument
+                .as_deref()
+                .map_or(Ok(0), str::parse)
+                .map_err(|_| String::from("the width in `format` has to be an integer"))?;
+            is_left |= width < 0;
+        }
         let kind = chars.next().ok_or("a `%` of `format` lacks its type")?;
         let argument = arguments.get(used).ok_or("`format` has too few arguments")?;
         used += 1;
         let value = formatted(kind, argument.as_deref())?;
-        push_padded(&mut text, &value, digits.parse().unwrap_or(0), is_left);
+        let width = usize::try_from(width.unsigned_abs()).unwrap_or(usize::MAX);
+        push_padded(&mut text, &value, width, is_left);
     }
     Ok(text)
 }
@@ -68,7 +81,8 @@ fn push_padded(text: &mut String, value: &str, width: usize, is_left: bool) {
 pub fn quote_identifier(name: &str) -> String {
     let is_plain =
         name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    if is_plain && !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit()) {
+    let is_name = !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit());
+    if is_plain && is_name && !is_word(name) {
         return name.to_owned();
     }
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -95,6 +109,9 @@ mod tests {
             "[   ab][ab   ]|ab|'ab'%"
         );
         assert_eq!(format_text("%2$L %1$I", &of).unwrap(), "NULL ab");
+        let width = [Some("-5".to_owned()), Some("ab".to_owned())];
+        assert_eq!(format_text("%*s|", &width).unwrap(), "ab   |");
+        assert_eq!(quote_identifier("select"), "\"select\"");
         assert!(format_text("%s %s %s", &of).is_err());
         assert!(format_text("%d", &of).is_err());
     }

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Value,
+    ObjectName, TableAliasColumnDef, Value,
 };
 
 /// Text of a constant.
@@ -38,6 +38,25 @@ pub(crate) fn text(text: &str) -> Expr {
 /// A number constant.
 pub(crate) fn number(number: i64) -> Expr {
     Expr::Value(Value::Number(number.to_string(), false).into())
+}
+
+/// A number constant with these characters.
+pub(crate) fn number_constant(number: String) -> Expr {
+    Expr::Value(Value::Number(number, false).into())
+}
+
+/// A name of a column behind the alias of a table.
+pub(crate) fn column_definition(name: String) -> TableAliasColumnDef {
+    TableAliasColumnDef { name: Ident::new(name), data_type: None }
+}
+
+/// Arguments of a source of rows that have no name.
+pub(crate) fn plain_arguments(arguments: &[FunctionArg]) -> Vec<Expr> {
+    let plain = arguments.iter().filter_map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    plain.collect()
 }
 
 /// The expression in brackets.

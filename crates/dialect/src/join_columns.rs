@@ -1,4 +1,4 @@
-//! Merged columns of right and full joins with `using` or `natural`.
+//! Merged columns of right and full joins with `using` or `natural`, and of several joins.
 //!
 //! The engine takes the column of the left side, which is NULL where only the right side has a row.
 //! So the join gets an `on` condition, and the merged column becomes `coalesce(left, right)`.
@@ -32,7 +32,10 @@ struct MergedColumn {
 
 impl MergedColumn {
     fn value(&self) -> Expr {
-        call("coalesce", self.parts.clone())
+        match self.parts.as_slice() {
+            [one] => one.clone(),
+            parts => call("coalesce", parts.to_vec()),
+        }
     }
 }
 
@@ -72,8 +75,52 @@ fn merge_body(body: &mut SetExpr, with: Option<&With>) -> Result<Option<ColumnSu
 
 fn merge_select(select: &mut Select, with: Option<&With>) -> Result<Option<ColumnSubstitution>> {
     if !select.from.iter().any(has_outer_merge) {
+        return merge_repeated(select, with);
+    }
+    substitute(select, with).map(Some)
+}
+
+/// Merges a column of several inner or left joins, which is ambiguous to the engine.
+fn merge_repeated(select: &mut Select, with: Option<&With>) -> Result<Option<ColumnSubstitution>> {
+    if !select.from.iter().any(repeats_column) {
         return Ok(None);
     }
+    // Tables whose columns are not known stay as they are.
+    let mut merged = select.clone();
+    match substitute(&mut merged, with) {
+        Ok(substitution) => {
+            *select = merged;
+            Ok(Some(substitution))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether `using` of two joins has a column in common.
+fn repeats_column(from: &TableWithJoins) -> bool {
+    let mut seen = Vec::new();
+    from.joins.iter().any(|join| match constraint_of(&join.join_operator) {
+        Some(JoinConstraint::Using(names)) => names.iter().any(|name| {
+            let name = name.to_string().to_lowercase();
+            let is_repeated = seen.contains(&name);
+            seen.push(name);
+            is_repeated
+        }),
+        _ => false,
+    })
+}
+
+fn constraint_of(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+fn substitute(select: &mut Select, with: Option<&With>) -> Result<ColumnSubstitution> {
     let mut substitution = ColumnSubstitution::default();
     let mut chains = Vec::new();
     for from in &mut select.from {
@@ -85,7 +132,7 @@ fn merge_select(select: &mut Select, with: Option<&With>) -> Result<Option<Colum
     }
     expand_wildcard(&mut select.projection, &chains);
     substitution.apply_to_select(select);
-    Ok(Some(substitution))
+    Ok(substitution)
 }
 
 /// Whether a right or full join merges columns.
@@ -105,6 +152,8 @@ fn merge_chain(from: &mut TableWithJoins, with: Option<&With>) -> Result<JoinCha
     chain.sides.push(join_side(&from.relation, with)?);
     for join in &mut from.joins {
         let side = join_side(&join.relation, with)?;
+        // The left side of an inner or left join has each value of a merged column.
+        let is_left = constraint_of(&join.join_operator).is_some();
         let constraint = match &mut join.join_operator {
             JoinOperator::Join(constraint)
             | JoinOperator::Inner(constraint)
@@ -131,7 +180,7 @@ fn merge_chain(from: &mut TableWithJoins, with: Option<&With>) -> Result<JoinCha
                 continue;
             }
         };
-        *constraint = JoinConstraint::On(chain.merge(side, names)?);
+        *constraint = JoinConstraint::On(chain.merge(side, names, is_left)?);
     }
     Ok(chain)
 }
@@ -167,7 +216,7 @@ impl JoinChain {
     }
 
     /// Merges these columns of all sides with those of a further side; returns the condition.
-    fn merge(&mut self, mut side: JoinSide, names: Vec<String>) -> Result<Expr> {
+    fn merge(&mut self, mut side: JoinSide, names: Vec<String>, is_left: bool) -> Result<Expr> {
         let mut condition = None;
         let mut merged = Vec::new();
         for name in names {
@@ -179,16 +228,13 @@ impl JoinChain {
                 side.table.clone(),
                 Ident::with_quote('"', &column.name),
             ]);
-            let left = match column.parts.as_slice() {
-                [one] => one.clone(),
-                _ => column.value(),
-            };
+            let left = column.value();
             let equals = binary(left, BinaryOperator::Eq, right.clone());
             condition = Some(match condition {
                 Some(before) => binary(before, BinaryOperator::And, equals),
                 None => equals,
             });
-            column.parts.push(right);
+            column.parts.extend((!is_left).then_some(right));
             side.merged.push(column.name.clone());
             merged.push(column);
         }
@@ -218,6 +264,14 @@ impl JoinChain {
 
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     nested(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) })
+}
+
+/// Names of the columns of a source of rows, where they are known.
+pub(crate) fn columns_of_source(
+    relation: &TableFactor,
+    with: Option<&With>,
+) -> Option<Vec<String>> {
+    join_side(relation, with).ok()?.columns
 }
 
 fn join_side(relation: &TableFactor, with: Option<&With>) -> Result<JoinSide> {

@@ -15,6 +15,15 @@ enum NumberPart {
     Comma,
 }
 
+/// How the digits of a number are rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// A `numeric`, or a constant: by its decimal digits, halves away from 0.
+    Decimal,
+    /// A `double precision`: by its exact binary value.
+    Float,
+}
+
 /// A pattern's parts before and behind its point.
 struct NumberPattern {
     whole: Vec<NumberPart>,
@@ -24,13 +33,18 @@ struct NumberPattern {
 }
 
 /// Text of a number by a pattern; `None` for other patterns, and for numbers that floats have not.
-pub fn number_text(value: f64, pattern: &str) -> Option<String> {
+pub fn number_text(value: f64, kind: NumberKind, pattern: &str) -> Option<String> {
     let pattern = parse(pattern)?;
     if value.is_nan() || value.abs() >= LARGEST {
         return None;
     }
     let places = pattern.decimals.len();
-    let rounded = to_decimal_places(value, i32::try_from(places).ok()?, DecimalRounding::Nearest);
+    let rounded = match kind {
+        NumberKind::Decimal => {
+            to_decimal_places(value, i32::try_from(places).ok()?, DecimalRounding::Nearest)
+        }
+        NumberKind::Float => format!("{value:.places$}").parse().ok()?,
+    };
     let text = format!("{:.places$}", rounded.abs());
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
     let whole = if whole == "0" && places > 0 { "" } else { whole };
@@ -42,6 +56,9 @@ pub fn number_text(value: f64, pattern: &str) -> Option<String> {
     };
     let point = if pattern.has_point { "." } else { "" };
     let is_overflow = digits.contains('#');
+    // Nothing but a point has a zero before it.
+    let is_bare = digits.is_empty() && !is_overflow && pattern.decimal_text(decimals).is_empty();
+    let digits = if is_bare && pattern.has_point { "0".into() } else { digits };
     let decimals = if is_overflow { "#".repeat(places) } else { pattern.decimal_text(decimals) };
     let blanks = if pattern.is_filled { " ".repeat(blanks) } else { String::new() };
     Some(format!("{blanks}{sign}{digits}{point}{decimals}"))
@@ -136,9 +153,17 @@ mod tests {
             (0.0, "999", "   0"),
             (1234.0, "999", " ###"),
             (-1.0, "99", " -1"),
+            (0.0, "FM999.99", "0."),
+            (1.005, "FM990.00", "1.01"),
         ] {
-            assert_eq!(number_text(value, pattern).as_deref(), Some(expected), "{pattern}");
+            assert_eq!(
+                number_text(value, NumberKind::Decimal, pattern).as_deref(),
+                Some(expected),
+                "{pattern}"
+            );
         }
-        assert_eq!(number_text(1.0, "RN"), None);
+        let float = number_text(1.005, NumberKind::Float, "FM990.00");
+        assert_eq!(float.as_deref(), Some("1.00"));
+        assert_eq!(number_text(1.0, NumberKind::Decimal, "RN"), None);
     }
 }

@@ -25,6 +25,8 @@ pub fn rust_regex(pattern: &str) -> Result<String, &'static str> {
                 Some('e') => text.push_str(r"\x1b"),
                 Some('1'..='9') if !in_class => return Err("back references are not supported"),
                 Some('0') => text.push_str(r"\x00"),
+                Some('d') => text.push_str(if in_class { "0-9" } else { "[0-9]" }),
+                Some('D') if !in_class => text.push_str("[^0-9]"),
                 Some(escaped) => text.extend(['\\', escaped]),
                 None => return Err("it ends with a backslash"),
             },
@@ -38,17 +40,10 @@ pub fn rust_regex(pattern: &str) -> Result<String, &'static str> {
                     text.push_str(r"\]");
                 }
             }
-            // `[:alpha:]` is the same; `[.x.]` and `[=x=]` are PostgreSQL's only.
+            // `[:alpha:]` has the letters of all languages; `[.x.]` and `[=x=]` are PostgreSQL's only.
             '[' => match chars.peek() {
                 Some(':') => {
-                    text.push('[');
-                    while let Some(inner) = chars.next() {
-                        text.push(inner);
-                        if inner == ':' && chars.peek() == Some(&']') {
-                            text.extend(chars.next());
-                            break;
-                        }
-                    }
+                    text.push_str(named_class(&mut chars)?);
                 }
                 Some('.' | '=') => return Err("`[.` and `[=` in brackets are not supported"),
                 _ => text.push_str(r"\["),
@@ -67,6 +62,38 @@ pub fn rust_regex(pattern: &str) -> Result<String, &'static str> {
         }
     }
     Ok(if has_dot { format!("(?s){text}") } else { text })
+}
+
+/// The class behind `[`, such as `:alpha:]`.
+fn named_class(
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
+) -> Result<&'static str, &'static str> {
+    chars.next();
+    let name: String = std::iter::from_fn(|| chars.next_if(|next| *next != ':')).collect();
+    if chars.next() != Some(':') || chars.next() != Some(']') {
+        return Err("a class such as `[:alpha:]` is not closed");
+    }
+    class(&name).ok_or("there is no such class of characters")
+}
+
+/// A class of characters as part of a set.
+fn class(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "alpha" => r"\p{Alphabetic}",
+        "alnum" => r"\p{Alphabetic}\p{Nd}",
+        "upper" => r"\p{Uppercase}",
+        "lower" => r"\p{Lowercase}",
+        "digit" => "0-9",
+        "xdigit" => "0-9A-Fa-f",
+        "space" => r"\s",
+        "blank" => r"\t\p{Zs}",
+        "punct" => r"\p{P}\p{S}",
+        "cntrl" => r"\p{Cc}",
+        "word" => r"\w",
+        "graph" => r"\p{L}\p{M}\p{N}\p{P}\p{S}",
+        "print" => r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Zs}",
+        _ => return None,
+    })
 }
 
 /// Regular expression of Rust for a pattern of `similar to`; `escape` is the escape character, if
@@ -93,13 +120,7 @@ pub fn similar_regex(pattern: &str, escape: Option<char>) -> Result<String, &'st
             }
             '^' | '-' if in_class => text.push(next),
             '[' if in_class && chars.peek() == Some(&':') => {
-                text.push('[');
-                for inner in chars.by_ref() {
-                    text.push(inner);
-                    if inner == ']' {
-                        break;
-                    }
-                }
+                text.push_str(named_class(&mut chars)?)
             }
             _ if in_class => push_literal(&mut text, next),
             '[' => {
@@ -137,7 +158,9 @@ mod tests {
         assert_eq!(rust_regex(r"\merr\M").unwrap(), r"\b{start}err\b{end}");
         assert_eq!(rust_regex("a.b").unwrap(), "(?s)a.b");
         assert_eq!(rust_regex(r"a\.b[.&]").unwrap(), r"a\.b[.\&]");
-        assert_eq!(rust_regex(r"[]a[:digit:][]").unwrap(), r"[\]a[:digit:]\[]");
+        assert_eq!(rust_regex(r"[]a[:digit:][]").unwrap(), r"[\]a0-9\[]");
+        assert_eq!(rust_regex(r"\d[[:alpha:]]").unwrap(), r"[0-9][\p{Alphabetic}]");
+        assert!(rust_regex("[[:nothing:]]").is_err());
         assert!(rust_regex(r"(a)\1").is_err());
     }
 

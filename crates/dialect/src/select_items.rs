@@ -8,17 +8,24 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
-    VisitMut, VisitorMut,
+    Expr, Function, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
+    TableFactor, Value, VisitMut, VisitorMut, With,
 };
 
-use crate::fragments::number;
+use crate::column_substitution::normal;
+use crate::fragments::{call, number};
+use crate::join_columns::columns_of_source;
 use crate::refusal::{Result, refuse};
 use crate::table_syntax::parse_query;
 
-/// Refuses `select 'a' 'b'`, whose second text would be the name of the first.
-pub(crate) fn check_aliases(select: &Select) -> Result<()> {
+/// Refuses `select 'a' 'b'`, whose second text would be the name of the first, and rows as values.
+pub(crate) fn check_items(select: &Select) -> Result<()> {
     for item in &select.projection {
+        if let SelectItem::ExprWithAlias { expr: Expr::Tuple(_), .. }
+        | SelectItem::UnnamedExpr(Expr::Tuple(_)) = item
+        {
+            return refuse!("a row is no value here: select its columns");
+        }
         if let SelectItem::ExprWithAlias { alias, .. } = item
             && alias.quote_style == Some('\'')
         {
@@ -26,6 +33,62 @@ pub(crate) fn check_aliases(select: &Select) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes rows of series in a select list, which are arrays to the engine.
+pub(crate) fn unnest_series(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            let _ = expr.visit(&mut SeriesUnnester::default());
+        }
+    }
+}
+
+#[derive(Default)]
+struct SeriesUnnester {
+    /// Number of nested queries and calls of `unnest` around the expression.
+    depth: usize,
+}
+
+impl SeriesUnnester {
+    fn is_unnest(expr: &Expr) -> bool {
+        matches!(expr, Expr::Function(function) if has_name(function, "unnest"))
+    }
+}
+
+fn has_name(function: &Function, name: &str) -> bool {
+    function.name.to_string().eq_ignore_ascii_case(name)
+}
+
+impl VisitorMut for SeriesUnnester {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.depth += usize::from(Self::is_unnest(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if Self::is_unnest(expr) {
+            self.depth -= 1;
+        } else if self.depth == 0
+            && let Expr::Function(function) = expr
+            && has_name(function, "generate_series")
+        {
+            *expr = call("unnest", vec![expr.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Renames the second of two items for which the engine would choose the same name.
@@ -73,11 +136,110 @@ impl VisitorMut for BracketRemover {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let named = match expr {
+            Expr::TypedString(constant) => Some(Expr::Value(constant.value.clone())),
+            Expr::Substring { expr: value, substring_from, substring_for, .. } => {
+                let from = substring_from.as_deref().cloned().unwrap_or_else(|| number(1));
+                let rest = substring_for.as_deref().cloned();
+                let args = [(**value).clone(), from].into_iter().chain(rest);
+                Some(call("substr", args.collect()))
+            }
+            Expr::BinaryOp { left, op, right } if op.to_string() == "^" => {
+                Some(call("power", vec![(**left).clone(), (**right).clone()]))
+            }
+            Expr::Array(array) => Some(call("make_array", array.elem.clone())),
+            _ => None,
+        };
+        named.into_iter().for_each(|named| *expr = named);
         if let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
             let inner = std::mem::replace(&mut **inner, Expr::Value(Value::Null.into()));
             *expr = inner;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Refuses `select -x as x … order by x + 0`: PostgreSQL takes the column `x`, the engine the result.
+pub(crate) fn check_order(query: &Query) -> Result<()> {
+    let (SetExpr::Select(select), Some(order)) = (&*query.body, &query.order_by) else {
+        return Ok(());
+    };
+    let OrderByKind::Expressions(keys) = &order.kind else { return Ok(()) };
+    let renamed = renamed_results(select);
+    if renamed.is_empty() || keys.iter().all(|key| is_column(&key.expr)) {
+        return Ok(());
+    }
+    let mut read = HashSet::new();
+    for item in &select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            read.extend(names_in(expr));
+        }
+    }
+    for key in keys.iter().filter(|key| !is_column(&key.expr)) {
+        let names = names_in(&key.expr);
+        let wrong = names.iter().find(|name| {
+            renamed.contains(*name)
+                && (read.contains(*name) || has_column(select, query.with.as_ref(), name))
+        });
+        if let Some(name) = wrong.filter(|_| !projects(select, &key.expr)) {
+            return refuse!(
+                "`order by {}` is about the column `{name}` and not the result of that name: name the result differently",
+                key.expr
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Names of results that are no columns of that name.
+fn renamed_results(select: &Select) -> HashSet<String> {
+    let names = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } if !is_column_of(expr, alias) => {
+            Some(normal(alias))
+        }
+        _ => None,
+    });
+    names.collect()
+}
+
+/// Names of columns without a table in an expression.
+fn names_in(expr: &Expr) -> HashSet<String> {
+    let mut names = HashSet::new();
+    let _ = sqlparser::ast::visit_expressions(expr, |part| {
+        if let Expr::Identifier(name) = part {
+            names.insert(normal(name));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    names
+}
+
+/// Whether a source of rows is known to have a column of this name.
+fn has_column(select: &Select, with: Option<&With>, name: &str) -> bool {
+    let sources = select.from.iter().flat_map(|from| {
+        std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+    });
+    sources.into_iter().any(|source| {
+        columns_of_source(source, with)
+            .is_some_and(|columns| columns.iter().any(|column| column == name))
+    })
+}
+
+fn projects(select: &Select, key: &Expr) -> bool {
+    select.projection.iter().any(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr == key,
+        _ => false,
+    })
+}
+
+/// Whether an expression is the column of this name.
+fn is_column_of(expr: &Expr, name: &Ident) -> bool {
+    match expr {
+        Expr::Identifier(own) => normal(own) == normal(name),
+        Expr::CompoundIdentifier(parts) => {
+            parts.last().is_some_and(|own| normal(own) == normal(name))
+        }
+        _ => false,
     }
 }
 

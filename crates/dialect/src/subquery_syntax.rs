@@ -2,24 +2,53 @@
 //!
 //! - `x > all (select x …)`: the engine confuses both `x`, so the subquery's column gets another
 //!   name; `= any` is `in`, `<> all` is `not in`.
-//! - `exists (…)` in a select list is a count that is compared with 0.
+//! - `exists (…)` and `x in (select …)` in a select list compare counts.
 //! - Rows are compared column by column.
 
 use crate::refusal::{Result, refuse};
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
-    UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, FunctionArguments, GroupByExpr, Ident, Query, Select, SelectItem,
+    SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use crate::fragments::nested;
+use crate::fragments::{arguments, call, nested};
+use crate::membership;
 use crate::table_syntax::parse_query;
 
 /// Name of the compared column of a subquery.
 const COMPARED: &str = "compared_value";
 
+/// Longest row that is compared with two others: copies of rows in rows would double.
+const COPIED_BYTES_MAX: usize = 256;
+
+/// Aggregate that takes the value of the only row.
+pub const ONLY_VALUE: &str = "only_value";
+
+/// Makes sure that a subquery that is a value has one row: the engine needs to see that.
+fn take_only_value(query: &mut Query) {
+    let is_cut = query.limit_clause.is_some() || query.fetch.is_some() || query.order_by.is_some();
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    if is_cut || !is_plain(select) {
+        return;
+    }
+    let value = match select.projection.as_mut_slice() {
+        [SelectItem::ExprWithAlias { alias, .. }] if alias.value == COMPARED => return,
+        [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] => value,
+        _ => return,
+    };
+    // The other side of `any` and `all` has many rows.
+    if let Expr::Identifier(name) = &*value
+        && name.value == COMPARED
+    {
+        return;
+    }
+    *value = call(ONLY_VALUE, vec![value.clone()]);
+}
+
 /// Rewrites one expression.
 pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
     match expr {
+        Expr::Subquery(query) => take_only_value(query),
         Expr::AnyOp { left, compare_op, right, .. } => {
             if let Some(subquery) = subquery(right) {
                 *expr = compared(left, compare_op, subquery, true)?;
@@ -33,6 +62,38 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
         Expr::BinaryOp { left, op, right } => {
             if let (Some(left), Some(right)) = (row(left), row(right)) {
                 *expr = compare_rows(&left, op, &right)?;
+            }
+        }
+        // A row is NULL if all its columns are, and not NULL if none of them is.
+        Expr::IsNull(value) => {
+            if let Some(columns) = row(value) {
+                *expr = each(columns, Expr::IsNull);
+            }
+        }
+        Expr::IsNotNull(value) => {
+            if let Some(columns) = row(value) {
+                *expr = each(columns, Expr::IsNotNull);
+            }
+        }
+        Expr::IsDistinctFrom(left, right) => {
+            if let (Some(left), Some(right)) = (row(left), row(right)) {
+                *expr = not(same_rows(&left, &right)?);
+            }
+        }
+        Expr::IsNotDistinctFrom(left, right) => {
+            if let (Some(left), Some(right)) = (row(left), row(right)) {
+                *expr = same_rows(&left, &right)?;
+            }
+        }
+        Expr::Between { expr: value, negated, low, high } => {
+            if let (Some(columns), Some(low), Some(high)) = (row(value), row(low), row(high)) {
+                if value.to_string().len() > COPIED_BYTES_MAX {
+                    return refuse!("a row in `between` is too long: compare it twice");
+                }
+                let above = compare_rows(&columns, &BinaryOperator::GtEq, &low)?;
+                let below = compare_rows(&columns, &BinaryOperator::LtEq, &high)?;
+                let both = binary(above, BinaryOperator::And, below);
+                *expr = if *negated { not(both) } else { both };
             }
         }
         Expr::InList { expr: left, list, negated } => {
@@ -50,10 +111,36 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
+/// Whether a test holds for each column.
+fn each(columns: Vec<Expr>, test: fn(Box<Expr>) -> Expr) -> Expr {
+    let mut tests = columns.into_iter().map(|column| nested(test(Box::new(column))));
+    let first = tests.next().unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
+    nested(tests.fold(first, |sum, next| binary(sum, BinaryOperator::And, next)))
+}
+
+/// Whether each pair of columns is the same, or NULL on both sides.
+fn same_rows(left: &[Expr], right: &[Expr]) -> Result<Expr> {
+    if left.len() != right.len() {
+        return refuse!("rows of {} and of {} columns cannot be compared", left.len(), right.len());
+    }
+    let pairs = left.iter().zip(right).map(|(left, right)| {
+        nested(Expr::IsNotDistinctFrom(Box::new(left.clone()), Box::new(right.clone())))
+    });
+    let all = pairs.reduce(|sum, next| binary(sum, BinaryOperator::And, next));
+    Ok(all.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())))
+}
+
 fn subquery(expr: &Expr) -> Option<&Query> {
     match expr {
         Expr::Subquery(query) => Some(query),
         Expr::Nested(inner) => subquery(inner),
+        // The rows of `array(select …)` are compared one by one.
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("array") => {
+            match &function.args {
+                FunctionArguments::Subquery(query) => Some(query),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
@@ -105,6 +192,9 @@ fn replace_source(outer: &mut Query, query: Box<Query>) {
 fn row(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(columns) if columns.len() > 1 => Some(columns.clone()),
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
+            Some(arguments(function)).filter(|columns| columns.len() > 1)
+        }
         _ => None,
     }
 }
@@ -203,7 +293,7 @@ fn has_exists(expr: &Expr) -> bool {
     counter.is_changed
 }
 
-/// Replaces `exists` outside of nested queries.
+/// Replaces `exists` and `in` outside of nested queries.
 struct ExistsCounter {
     depth: usize,
     is_changed: bool,
@@ -229,6 +319,13 @@ impl VisitorMut for ExistsCounter {
         {
             *expr = new;
             self.is_changed = true;
+        }
+        if self.depth == 0
+            && let Expr::InSubquery { expr: value, subquery, negated } = expr
+            && row(value).is_none()
+            && let Some(new) = membership::as_value(value, subquery, *negated)
+        {
+            *expr = new;
         }
         std::ops::ControlFlow::Continue(())
     }

@@ -15,8 +15,9 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
 use crate::{
-    array_syntax, cast_syntax, join_columns, lateral_columns, select_items, set_operations,
-    subquery_syntax, table_syntax,
+    array_query, array_syntax, cast_syntax, constant_syntax, join_columns, json_syntax,
+    lateral_columns, operator_syntax, select_items, set_operations, subquery_syntax, table_syntax,
+    time_syntax, type_names, window_names,
 };
 
 /// Rewrites a statement to one that means the same to the engine.
@@ -58,17 +59,20 @@ impl VisitorMut for SyntaxRewriter {
             .and_then(|()| set_operations::count_duplicates(&mut query.body))
             .and_then(|()| lateral_columns::inline(query))
             .and_then(|()| join_columns::merge(query))
+            .and_then(|()| select_items::check_order(query))
             .and_then(|()| select_items::order_grouped_rows(query));
+        json_syntax::rewrite_values(&mut query.body);
         select_items::order_by_place(query);
         flow(done)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
         subquery_syntax::rewrite_projection(&mut select.projection);
-        flow(select_items::check_aliases(select))
+        flow(select_items::check_items(select).and_then(|()| window_names::expand(select)))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
+        select_items::unnest_series(select);
         select_items::rename_equal_items(select);
         ControlFlow::Continue(())
     }
@@ -105,6 +109,9 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
             let pattern = similar_pattern(pattern, escape_char.as_ref())?;
             *expr = nested(Expr::BinaryOp { left: text.clone(), op, right: Box::new(pattern) });
         }
+        Expr::Like { .. } | Expr::ILike { .. } if array_syntax::rewrite_like(expr).is_some() => {
+            array_syntax::rewrite_like(expr).into_iter().for_each(|new| *expr = new);
+        }
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             if let Some(escape) = escape_char.take() {
                 **pattern = like_pattern(pattern, &escape)?;
@@ -124,6 +131,10 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
                 **right = text(&regex(pattern)?);
             }
         }
+        Expr::BinaryOp { left, op, right } => {
+            let new = operator_syntax::rewrite_binary(left, op, right);
+            new.into_iter().for_each(|new| *expr = new);
+        }
         Expr::AnyOp { left, compare_op, right, .. } => {
             let new = array_syntax::rewrite_any(left, compare_op, right);
             new.into_iter().for_each(|new| *expr = new);
@@ -132,23 +143,8 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
             let new = array_syntax::rewrite_all(left, compare_op, right);
             new.into_iter().for_each(|new| *expr = new);
         }
-        Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
-            *expr = call("array_has_any", vec![(**left).clone(), (**right).clone()]);
-        }
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr: value }
-            if matches!(**value, Expr::Interval(_)) =>
-        {
-            let (left, right) = (value.clone(), Box::new(number(-1)));
-            *expr = nested(Expr::BinaryOp { left, op: BinaryOperator::Multiply, right });
-        }
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr: value } if is_power(value) => {
-            let mut power = (**value).clone();
-            negate_base(&mut power);
-            *expr = power;
-        }
-        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
-            let (left, right) = (Box::new(number(-1)), value.clone());
-            *expr = nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right });
+        Expr::UnaryOp { op, expr: value } => {
+            rewrite_unary(*op, value).into_iter().for_each(|new| *expr = new);
         }
         Expr::Cast { .. } | Expr::TypedString(_) | Expr::Interval(_) => cast_syntax::rewrite(expr)?,
         Expr::Value(value) if matches!(value.value, Value::HexStringLiteral(_)) => {
@@ -160,6 +156,28 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// An operator with one operand as the engine has it; `None` if it stays.
+fn rewrite_unary(op: UnaryOperator, value: &Expr) -> Option<Expr> {
+    Some(match op {
+        UnaryOperator::Minus if matches!(value, Expr::Interval(_)) => {
+            let (left, right) = (Box::new(value.clone()), Box::new(number(-1)));
+            nested(Expr::BinaryOp { left, op: BinaryOperator::Multiply, right })
+        }
+        UnaryOperator::Minus if is_power(value) => {
+            let mut power = value.clone();
+            negate_base(&mut power);
+            power
+        }
+        UnaryOperator::BitwiseNot => {
+            let (left, right) = (Box::new(number(-1)), Box::new(value.clone()));
+            nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right })
+        }
+        UnaryOperator::PGSquareRoot => call("sqrt", vec![value.clone()]),
+        UnaryOperator::PGCubeRoot => call("cbrt", vec![value.clone()]),
+        _ => return None,
+    })
 }
 
 /// A constant that is cast to a float, which the engine takes for the constant.
@@ -189,19 +207,6 @@ fn negate_base(expr: &mut Expr) {
             *base = nested(Expr::UnaryOp { op: UnaryOperator::Minus, expr: value });
         }
     }
-}
-
-/// PostgreSQL's type of a number constant, which is a `bigint` or a float here.
-fn constant_type(value: &Value) -> Option<Expr> {
-    let Value::Number(number, _) = value else { return None };
-    let kind = if number.parse::<i32>().is_ok() {
-        "integer"
-    } else if number.parse::<i64>().is_ok() {
-        "bigint"
-    } else {
-        "numeric"
-    };
-    Some(text(kind))
 }
 
 fn is_regex(op: &BinaryOperator) -> bool {
@@ -297,7 +302,7 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
     if let FunctionArguments::Subquery(query) = &function.args
         && name == "array"
     {
-        return array_syntax::array_of_query(query).map(Some);
+        return array_query::array_of_query(query).map(Some);
     }
     if let Some(sorted) = array_syntax::distinct_in_order(function)? {
         return Ok(Some(sorted));
@@ -306,23 +311,29 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
         rewrite_patterns(&name, function)?;
         return Ok(None);
     }
+    if let Some(new) = json_syntax::rewrite_function(&name, function) {
+        return Ok(Some(new));
+    }
+    if ["concat", "concat_ws", "format"].contains(&name.as_str()) {
+        operator_syntax::rewrite_texts(function);
+        return Ok(None);
+    }
     Ok(match (name.as_str(), arguments(function).as_slice()) {
+        ("row", _) => return refuse!("a row is no value here: select its columns"),
+        ("pg_typeof", [value]) => type_names::type_of(value)?,
+        ("date_trunc", args) => time_syntax::date_trunc(args),
         ("regexp_substr", [value, pattern]) => Some(first_match(value, pattern)?),
         ("age", [time]) => Some(call("age", vec![call("current_date", Vec::new()), time.clone()])),
-        ("date_trunc", [unit, time, zone]) => {
-            let local = call("timezone", vec![zone.clone(), time.clone()]);
-            let cut = call("date_trunc", vec![unit.clone(), local]);
-            Some(call("timezone", vec![zone.clone(), cut]))
-        }
         ("localtimestamp", _) => Some(call("local_time", vec![call("now", Vec::new())])),
-        ("pg_typeof", [Expr::Value(value)]) => constant_type(&value.value),
         ("round", [value]) if is_float(value) => Some(call("round_half_even", vec![value.clone()])),
         ("mod", [value, by]) => {
             let (left, right) = (Box::new(value.clone()), Box::new(by.clone()));
             Some(nested(Expr::BinaryOp { left, op: BinaryOperator::Modulo, right }))
         }
         ("to_char", [_, pattern]) if literal(pattern).is_some_and(|text| !text.contains('%')) => {
-            Some(call("value_to_char", arguments(function)))
+            let is_constant = constant_syntax::is_number(&arguments(function)[0]);
+            let name = if is_constant { "constant_to_char" } else { "value_to_char" };
+            Some(call(name, arguments(function)))
         }
         ("regexp_split_to_table", args) if args.len() == 2 => {
             Some(call("unnest", vec![call("regexp_split_to_array", args.to_vec())]))
@@ -502,6 +513,45 @@ mod tests {
         assert_eq!(rewritten(inner), inner);
         let unknown = rewritten("select * from a natural full join b");
         assert!(unknown.contains("are not known here"), "{unknown}");
+    }
+
+    /// Windows also dolthub/dolt#5209 and apache/datafusion#621; keys of `order by` also #8391 and
+    /// #13558; rows and NULL also #24246.
+    #[test]
+    fn forms_that_the_engine_lacks_or_mistakes_are_written_out() {
+        for (sql, expected) in [
+            (
+                "select sum(x) over (w order by y) from t window w as (partition by p)",
+                "OVER (PARTITION BY p ORDER BY y)",
+            ),
+            ("select x from t where (a, b) is null", "((a IS NULL) AND (b IS NULL))"),
+            ("select x from t where x like any (array['a%', 'b%'])", "(x LIKE 'a%') OR"),
+            ("select array(select x from t order by y)", "array_agg(x ORDER BY y)"),
+            (
+                "select array(select x from t order by y limit 1)",
+                "array_agg(element ORDER BY place)",
+            ),
+            ("select a in (select b from t) from u", "searched.searched_value = (a)"),
+            ("select (select b from t)", "only_value(b)"),
+            ("select x from a join b using (x) join c using (x)", r#"SELECT (a."x") AS "x""#),
+            ("select j->'a'->>'b' from t", "json_get_text(json_get(j, 'a'), 'b')"),
+            ("select '{}'::jsonb @> j from t", "contains_all(jsonb_in('{}'), j)"),
+            ("select 0.1 + 0.2 = 0.3", "0.3 = 0.3"),
+            ("select interval '1 day' * 2", "interval_times(INTERVAL '1 days'"),
+            ("select e from unnest(array[1]) e", "e (e)"),
+            (r#"select x::"int4" from t"#, "x::INT"),
+        ] {
+            let found = rewritten(sql);
+            assert!(found.contains(expected), "{sql}: {found}");
+        }
+        for sql in [
+            "select -x as x from t order by x + 0",
+            "select y as x from (values (1, 2)) v(x, y) order by x * 1",
+        ] {
+            assert!(rewritten(sql).contains("name the result differently"), "{sql}");
+        }
+        assert!(rewritten("select row(1, 2)").contains("no value here"));
+        assert!(rewritten("select 1::char").contains("padded"));
     }
 
     /// Also apache/datafusion#12955 and #12956.

@@ -2,13 +2,13 @@
 
 use crate::refusal::{Result, refuse};
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, LimitClause, Query, TableAlias, TableAliasColumnDef,
-    TableFactor,
+    Expr, Ident, LimitClause, Query, TableAlias, TableAliasColumnDef, TableFactor,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
-use crate::fragments::{call, number, text};
+use crate::fragments::{call, number, plain_arguments, text};
+use crate::json_syntax;
 
 /// Parses a query that is built here.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<Query>> {
@@ -23,12 +23,24 @@ pub(crate) fn parse_query(sql: &str) -> Result<Box<Query>> {
 
 /// Rewrites one source of rows.
 pub(crate) fn rewrite(table: &mut TableFactor) {
+    json_syntax::rewrite_source(table);
     match table {
-        TableFactor::UNNEST { alias: Some(alias), array_exprs, with_ordinality: true, .. } => {
+        TableFactor::UNNEST { alias, array_exprs, with_ordinality: true, .. } => {
             let [array] = array_exprs.as_slice() else { return };
-            if let Some(new) = numbered(array.clone(), alias) {
+            let alias = alias.clone().unwrap_or_else(|| TableAlias {
+                explicit: true,
+                name: Ident::new("unnest"),
+                columns: Vec::new(),
+                at: None,
+            });
+            if let Some(new) = numbered(array.clone(), &alias) {
                 *table = new;
             }
+        }
+        TableFactor::UNNEST { alias: Some(alias), array_exprs, .. }
+            if array_exprs.len() == 1 && alias.columns.is_empty() =>
+        {
+            alias.columns.push(column(alias.name.clone()));
         }
         TableFactor::Table {
             name, alias: Some(alias), args: Some(args), with_ordinality, ..
@@ -59,14 +71,6 @@ fn name_column(function: &str, alias: &mut TableAlias) {
 
 fn column(name: Ident) -> TableAliasColumnDef {
     TableAliasColumnDef { name, data_type: None }
-}
-
-fn plain_arguments(arguments: &[FunctionArg]) -> Vec<Expr> {
-    let plain = arguments.iter().filter_map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    });
-    plain.collect()
 }
 
 /// Items of an array beside their numbers; two unnested lists of one length are joined by place.

@@ -26,6 +26,15 @@ pub(crate) enum Format {
 /// Days from 1970 to 2000, PostgreSQL's epoch.
 const EPOCH_DAYS: i32 = 10_957;
 const DAY_MICROS: i64 = 86_400_000_000;
+/// First byte of a binary `jsonb`.
+const JSONB_VERSION: u8 = 1;
+
+/// The 16 bytes of a UUID's text.
+fn uuid_bytes(text: &str) -> [u8; 16] {
+    let digits = text.bytes().filter_map(|digit| char::from(digit).to_digit(16));
+    let number = digits.fold(0_u128, |number, digit| number << 4 | u128::from(digit));
+    number.to_be_bytes()
+}
 
 /// A column, prepared to be encoded cell by cell.
 pub(crate) struct ColumnEncoder {
@@ -53,6 +62,9 @@ impl ColumnEncoder {
                 std::sync::Arc::new(json::texts(column)?)
             }
             ScalarType::Oid => cast(column, &DataType::UInt32)?,
+            ScalarType::Interval if matches!(column.data_type(), DataType::Duration(_)) => {
+                interval::of_differences(column)?
+            }
             ScalarType::Numeric => cast(column, &DataType::Utf8)?,
             other => cast(column, &other.to_arrow())?,
         };
@@ -151,9 +163,14 @@ impl ColumnEncoder {
             ScalarType::Int4 => put(&column.as_primitive::<Int32Type>().value(row).to_be_bytes()),
             ScalarType::Int8 => put(&column.as_primitive::<Int64Type>().value(row).to_be_bytes()),
             ScalarType::Oid => put(&column.as_primitive::<UInt32Type>().value(row).to_be_bytes()),
-            ScalarType::Text | ScalarType::Json | ScalarType::Jsonb | ScalarType::Uuid => {
+            ScalarType::Text | ScalarType::Json => {
                 put(column.as_string::<i32>().value(row).as_bytes())
             }
+            ScalarType::Jsonb => {
+                put(&[JSONB_VERSION]);
+                put(column.as_string::<i32>().value(row).as_bytes());
+            }
+            ScalarType::Uuid => put(&uuid_bytes(column.as_string::<i32>().value(row))),
             ScalarType::Time => {
                 put(&column.as_primitive::<Time64MicrosecondType>().value(row).to_be_bytes());
             }
@@ -284,4 +301,23 @@ pub(crate) fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
     let mut column = StringBuilder::new();
     values.into_iter().for_each(|value| column.append_value(value));
     std::sync::Arc::new(column.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_and_json_have_their_binary_forms() {
+        let column = texts(["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]);
+        let kind = PgType { scalar: ScalarType::Uuid, is_array: false };
+        let mut out = Vec::new();
+        ColumnEncoder::new(&column, kind).unwrap().push(&mut out, 0, Format::Binary);
+        assert_eq!(out[..6], [0, 0, 0, 16, 0xa0, 0xee]);
+        assert_eq!(out[19], 0x11);
+        let kind = PgType { scalar: ScalarType::Jsonb, is_array: false };
+        let mut out = Vec::new();
+        ColumnEncoder::new(&texts(["{}"]), kind).unwrap().push(&mut out, 0, Format::Binary);
+        assert_eq!(out, [0, 0, 0, 3, 1, b'{', b'}']);
+    }
 }

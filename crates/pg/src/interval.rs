@@ -1,12 +1,30 @@
 //! Intervals as text: PostgreSQL's own notation, verbose units, and ISO 8601 (PostgreSQL's manual,
 //! section "Interval Input").
 
-use arrow_array::types::IntervalMonthDayNano;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{DurationMicrosecondType, IntervalMonthDayNano, IntervalMonthDayNanoType};
+use arrow_array::{ArrayRef, PrimitiveArray};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, TimeUnit};
 
 const SECOND_MICROS: f64 = 1e6;
 const DAY_SECONDS: f64 = 86_400.0;
 /// Days of a month where a fraction of one is spread, as in PostgreSQL.
 const MONTH_DAYS: f64 = 30.0;
+
+/// Differences of two times: days and a time of day, as PostgreSQL has them.
+pub(crate) fn of_differences(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    const DAY_MICROS: i64 = 86_400_000_000;
+    let micros = cast(column, &DataType::Duration(TimeUnit::Microsecond))?;
+    let micros = micros.as_primitive::<DurationMicrosecondType>();
+    let intervals: PrimitiveArray<IntervalMonthDayNanoType> = micros.unary(|micros| {
+        let days = i32::try_from(micros / DAY_MICROS).unwrap_or(i32::MAX);
+        IntervalMonthDayNano::new(0, days, micros % DAY_MICROS * 1000)
+    });
+    Ok(Arc::new(intervals))
+}
 
 /// Formats an interval such as `1 year 2 mons 3 days 04:05:06.5`.
 pub(crate) fn text(value: IntervalMonthDayNano) -> String {
@@ -191,6 +209,21 @@ fn parse_clock(word: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_of_times_have_days() {
+        let differences = arrow_array::DurationMicrosecondArray::from(vec![
+            Some(2 * 86_400_000_000 + 5_400_000_000),
+            Some(-86_400_000_000),
+            None,
+        ]);
+        let column: ArrayRef = Arc::new(differences);
+        let intervals = of_differences(&column).unwrap();
+        let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
+        assert_eq!(text(intervals.value(0)), "2 days 01:30:00");
+        assert_eq!(text(intervals.value(1)), "-1 days");
+        assert!(arrow_array::Array::is_null(intervals, 2));
+    }
 
     #[test]
     fn every_notation_of_an_interval_is_read() {

@@ -126,7 +126,7 @@ impl RowSender {
 
 /// PostgreSQL types of the columns.
 pub(crate) fn kinds(schema: &Schema) -> Vec<PgType> {
-    schema.fields().iter().map(|field| PgType::from_arrow(field.data_type())).collect()
+    schema.fields().iter().map(|field| PgType::of_field(field)).collect()
 }
 
 /// Sends the description of columns.

@@ -1,6 +1,9 @@
 //! Maps Arrow types to PostgreSQL's: OIDs, sizes, arrays (`pg_type.dat` in its sources).
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
+
+/// Key of a column's metadata with the name of a type that is text here (`weir_semantics::CLIENT_TYPE`).
+const CLIENT_TYPE: &str = "pg_type";
 
 /// A PostgreSQL type other than an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,16 @@ const TEXTS: [(u32, u32); 4] = [(1043, 1015), (1042, 1014), (19, 1003), (18, 100
 impl PgType {
     const fn of(scalar: ScalarType) -> Self {
         Self { scalar, is_array: false }
+    }
+
+    /// PostgreSQL type of a result column: that of its metadata, or of its Arrow type.
+    pub(crate) fn of_field(field: &Field) -> Self {
+        match field.metadata().get(CLIENT_TYPE).map(String::as_str) {
+            Some("json") => Self::of(ScalarType::Json),
+            Some("jsonb") => Self::of(ScalarType::Jsonb),
+            Some("uuid") => Self::of(ScalarType::Uuid),
+            _ => Self::from_arrow(field.data_type()),
+        }
     }
 
     /// PostgreSQL type of a column. Lists become arrays, nested types JSON, unknown types text.
@@ -160,5 +173,20 @@ fn scalar_of(data_type: &DataType) -> ScalarType {
         | DataType::FixedSizeBinary(_) => ScalarType::Bytea,
         DataType::Map(..) | DataType::Struct(_) => ScalarType::Json,
         _ => ScalarType::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_a_column_gives_its_type() {
+        let field = Field::new("id", DataType::Utf8, true);
+        assert_eq!(PgType::of_field(&field).oid(), 25);
+        for (name, oid) in [("uuid", 2950), ("jsonb", 3802), ("json", 114)] {
+            let metadata = [(CLIENT_TYPE.to_owned(), name.to_owned())];
+            assert_eq!(PgType::of_field(&field.clone().with_metadata(metadata.into())).oid(), oid);
+        }
     }
 }

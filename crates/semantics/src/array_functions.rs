@@ -1,5 +1,6 @@
 //! Functions of arrays that the engine lacks, or whose NULLs and empty arrays differ.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
@@ -13,7 +14,69 @@ use crate::row_function::{RowFunction, functions, integer_of};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
-    functions(vec![
+    let mut all = functions(of_elements());
+    all.extend(functions(of_bounds()));
+    all
+}
+
+/// Functions that compare or change elements.
+fn of_elements() -> Vec<RowFunction> {
+    vec![
+        RowFunction {
+            name: "array_remove",
+            arity: 2..=2,
+            result: array_type,
+            run: remove,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "array_replace",
+            arity: 3..=3,
+            result: array_type,
+            run: replace,
+            takes_null: true,
+        },
+        RowFunction {
+            name: "contains_all",
+            arity: 2..=2,
+            result: contained_type,
+            run: contains_all,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "shares_any",
+            arity: 2..=2,
+            result: |_| Ok(DataType::Boolean),
+            run: |args, _| Ok(Some(shared(args, true)?).into()),
+            takes_null: false,
+        },
+        RowFunction {
+            name: "round_elements",
+            arity: 1..=1,
+            result: array_type,
+            run: round_elements,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "trim_array",
+            arity: 2..=2,
+            result: array_type,
+            run: trim,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "equals_any",
+            arity: 2..=2,
+            result: |_| Ok(DataType::Boolean),
+            run: equals_any,
+            takes_null: true,
+        },
+    ]
+}
+
+/// Functions of dimensions.
+fn of_bounds() -> Vec<RowFunction> {
+    vec![
         RowFunction {
             name: "array_length",
             arity: 1..=2,
@@ -39,27 +102,13 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
             takes_null: false,
         },
         RowFunction {
-            name: "array_remove",
-            arity: 2..=2,
-            result: array_type,
-            run: remove,
-            takes_null: true,
+            name: "array_dims",
+            arity: 1..=1,
+            result: |_| Ok(DataType::Utf8),
+            run: dimensions,
+            takes_null: false,
         },
-        RowFunction {
-            name: "array_replace",
-            arity: 3..=3,
-            result: array_type,
-            run: replace,
-            takes_null: true,
-        },
-        RowFunction {
-            name: "equals_any",
-            arity: 2..=2,
-            result: |_| Ok(DataType::Boolean),
-            run: equals_any,
-            takes_null: true,
-        },
-    ])
+    ]
 }
 
 fn array_type(types: &[DataType]) -> Result<DataType> {
@@ -84,7 +133,7 @@ fn items(value: &ScalarValue) -> Option<ArrayRef> {
     }
 }
 
-fn elements(value: &ScalarValue) -> Result<Vec<ScalarValue>> {
+pub(crate) fn elements(value: &ScalarValue) -> Result<Vec<ScalarValue>> {
     let Some(items) = items(value) else { return exec_err!("this takes an array") };
     (0..items.len()).map(|at| ScalarValue::try_from_array(&items, at)).collect()
 }
@@ -156,4 +205,88 @@ fn equals_any(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
     }
     let has_null = elements.iter().any(ScalarValue::is_null);
     Ok(ScalarValue::Boolean((!has_null).then_some(false)))
+}
+
+/// Two arrays, or two texts with JSON.
+fn contained_type(types: &[DataType]) -> Result<DataType> {
+    let are_lists: Vec<_> =
+        types.iter().map(|kind| array_type(std::slice::from_ref(kind)).is_ok()).collect();
+    match are_lists.as_slice() {
+        [true, false] | [false, true] if !types.iter().any(DataType::is_null) => {
+            plan_err!("`@>` takes two arrays or two JSON values: cast the other one to an array")
+        }
+        _ => Ok(DataType::Boolean),
+    }
+}
+
+fn contains_all(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let [whole, part] = args else { return exec_err!("`@>` takes two values") };
+    if items(whole).is_none() {
+        return crate::json_functions::contains([whole, part]);
+    }
+    Ok(Some(shared(&[part.clone(), whole.clone()], false)?).into())
+}
+
+/// Whether any, or each, element of the first array is one of the second; NULL is no element.
+fn shared(args: &[ScalarValue], needs_any: bool) -> Result<bool> {
+    let [searched, array] = args else { return exec_err!("this takes two arrays") };
+    let (searched, elements) = (flat(searched)?, flat(array)?);
+    let kind = elements.first().map_or(DataType::Null, ScalarValue::data_type);
+    let known: HashSet<ScalarValue> = elements.into_iter().filter(|item| !item.is_null()).collect();
+    let mut found = searched
+        .iter()
+        .map(|item| !item.is_null() && item.cast_to(&kind).is_ok_and(|item| known.contains(&item)));
+    Ok(if needs_any { found.any(|is_known| is_known) } else { found.all(|is_known| is_known) })
+}
+
+/// Elements of all dimensions.
+fn flat(value: &ScalarValue) -> Result<Vec<ScalarValue>> {
+    let mut all = Vec::new();
+    for item in elements(value)? {
+        if items(&item).is_some() {
+            all.extend(flat(&item)?);
+        } else {
+            all.push(item);
+        }
+    }
+    Ok(all)
+}
+
+/// Bounds of each dimension, such as `[1:2][1:3]`; NULL for an empty array.
+fn dimensions(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
+    let Some(array) = args.first() else { return exec_err!("array_dims takes an array") };
+    let mut text = String::new();
+    for dimension in 1..=6_i64 {
+        match length(&[array.clone(), ScalarValue::from(dimension)], options)? {
+            ScalarValue::Int64(Some(length)) => text.push_str(&format!("[1:{length}]")),
+            _ => break,
+        }
+    }
+    Ok(ScalarValue::Utf8((!text.is_empty()).then_some(text)))
+}
+
+/// Floats rounded as in a cast to integers: a half to the even neighbour.
+fn round_elements(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let Some(array) = args.first() else { return exec_err!("this takes an array") };
+    rebuilt(array, |item| {
+        Some(match item {
+            ScalarValue::Float64(Some(value)) => ScalarValue::from(value.round_ties_even()),
+            ScalarValue::Float32(Some(value)) => ScalarValue::from(value.round_ties_even()),
+            other => other.clone(),
+        })
+    })
+}
+
+/// An array without its last elements.
+fn trim(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let [array, count] = args else { return exec_err!("trim_array takes an array and a number") };
+    let all = elements(array)?;
+    let count = integer_of(count).and_then(|count| usize::try_from(count).ok());
+    let Some(left) = count.and_then(|count| all.len().checked_sub(count)) else {
+        return exec_err!("trim_array: the number is not between 0 and {}", all.len());
+    };
+    let DataType::List(field) = array_type(&[array.data_type()])? else {
+        return exec_err!("this takes an array");
+    };
+    Ok(ScalarValue::List(ScalarValue::new_list(&all[..left], field.data_type(), true)))
 }

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::logical_expr_common::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::physical_expr_common::datum::apply;
 
-use crate::rewrite_parts::{call, cast, type_of};
+use crate::rewrite_parts::{call, cast, is_decimal, type_of};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
@@ -68,7 +68,9 @@ pub(crate) fn rewrite_operator(
     let types = [&binary.left, &binary.right].map(|side| type_of(side, schema));
     let [Some(left), Some(right)] = types else { return Ok(None) };
     let Ok(kind) = result_type(&left, binary.op, &right) else { return Ok(None) };
+    let is_quotient = binary.op == Operator::Divide && (is_decimal(&left) || is_decimal(&right));
     let is_checked = match &kind {
+        _ if is_quotient => true,
         kind if kind.is_integer() => binary.op != Operator::Divide,
         kind if kind.is_floating() => options.execution.enable_ansi_mode,
         _ => false,
@@ -82,6 +84,11 @@ pub(crate) fn rewrite_operator(
         );
     }
     let (mut one, mut other) = ((*binary.left).clone(), (*binary.right).clone());
+    if is_quotient {
+        // The engine cuts quotients of decimals to four more digits.
+        let floats = [one, other].map(|side| cast(side, DataType::Float64));
+        return Ok(Some(call(name, floats.to_vec())));
+    }
     // A `real` and an integer have a `double precision`.
     if left == DataType::Float32 && right.is_integer() {
         one = cast(one, DataType::Float64);

@@ -8,7 +8,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
 use weir_dialect::{
-    ZoneRule, interval_text, number_text, read_time, time_field, time_text, wall_time_of,
+    NumberKind, ZoneRule, interval_text, number_text, read_time, time_field, time_text,
+    trunc_instant, trunc_wall, wall_time_of,
 };
 
 use crate::interval_functions::{WALL_TIME, instant_type, parts_of};
@@ -28,6 +29,10 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
         function("clock_field", 2..=2, |_| Ok(DataType::Float64), clock_field),
         function("make_timestamp", 6..=6, |_| Ok(WALL_TIME), make_timestamp),
         function("make_timestamptz", 6..=7, |_| Ok(instant_type()), make_timestamptz),
+        function("trunc_in_zone", 3..=3, |_| Ok(instant_type()), trunc_in_zone),
+        function("trunc_in_session", 2..=2, |_| Ok(instant_type()), trunc_in_session),
+        function("trunc_by_calendar", 2..=2, cut_type, trunc_by_calendar),
+        function("constant_to_char", 2..=2, text_type, constant_to_char),
         function("isfinite", 1..=1, |_| Ok(DataType::Boolean), |_, _| Ok(Some(true).into())),
     ])
 }
@@ -63,6 +68,12 @@ pub(crate) fn micros_of(value: &ScalarValue) -> Option<i64> {
     let zone = match value.data_type() {
         DataType::Timestamp(_, zone) => zone,
         DataType::Date32 | DataType::Date64 => None,
+        DataType::Time32(_) | DataType::Time64(_) => {
+            return match value.cast_to(&DataType::Time64(TimeUnit::Microsecond)) {
+                Ok(ScalarValue::Time64Microsecond(micros)) => micros,
+                _ => None,
+            };
+        }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Some("+00:00".into()),
         _ => return None,
     };
@@ -148,14 +159,66 @@ fn local_time(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarVal
     Ok(wall(in_range(session_zone(options)?.wall_time(micros))?))
 }
 
+fn number_to_char(value: &ScalarValue, kind: NumberKind, pattern: &str) -> Result<ScalarValue> {
+    match float_of(value).and_then(|number| number_text(number, kind, pattern)) {
+        Some(text) => Ok(ScalarValue::Utf8(Some(text))),
+        None => exec_err!("to_char: {value} has no text by the pattern `{pattern}`"),
+    }
+}
+
+/// A constant with a point is a `numeric`.
+fn constant_to_char(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let [value, pattern] = args else { return exec_err!("to_char takes a value and a pattern") };
+    number_to_char(value, NumberKind::Decimal, &text_of(pattern).unwrap_or_default())
+}
+
+fn unit_and_time(args: &[ScalarValue]) -> Result<(String, i64)> {
+    match (args.first().and_then(text_of), args.get(1).and_then(micros_of)) {
+        (Some(unit), Some(micros)) => Ok((unit, micros)),
+        _ => exec_err!("date_trunc takes a unit and a time"),
+    }
+}
+
+fn cut(micros: Option<i64>, unit: &str) -> Result<i64> {
+    match micros {
+        Some(micros) => Ok(micros),
+        None => exec_err!("date_trunc has no unit `{unit}` for this time"),
+    }
+}
+
+fn trunc_in_zone(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
+    let (unit, micros) = unit_and_time(args)?;
+    let zone = args.get(2).map_or_else(|| session_zone(options), zone_of)?;
+    let is_wall = args.get(1).is_some_and(|time| !is_instant(&time.data_type()));
+    let micros = if is_wall { in_range(session_zone(options)?.instant(micros))? } else { micros };
+    Ok(instant(cut(trunc_instant(micros, &zone, &unit), &unit)?))
+}
+
+fn trunc_in_session(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
+    let (unit, micros) = unit_and_time(args)?;
+    Ok(instant(cut(trunc_instant(micros, &session_zone(options)?, &unit), &unit)?))
+}
+
+/// Instants for instants, else wall times.
+fn cut_type(types: &[DataType]) -> Result<DataType> {
+    Ok(if types.get(1).is_some_and(is_instant) { instant_type() } else { WALL_TIME })
+}
+
+fn trunc_by_calendar(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
+    if args.get(1).is_some_and(|time| is_instant(&time.data_type())) {
+        return trunc_in_session(args, options);
+    }
+    let (unit, micros) = unit_and_time(args)?;
+    Ok(wall(cut(trunc_wall(micros, &unit), &unit)?))
+}
+
 fn to_char(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarValue> {
     let [value, pattern] = args else { return exec_err!("to_char takes a value and a pattern") };
     let pattern = text_of(pattern).unwrap_or_default();
     if value.data_type().is_numeric() {
-        return match float_of(value).and_then(|number| number_text(number, &pattern)) {
-            Some(text) => Ok(ScalarValue::Utf8(Some(text))),
-            None => exec_err!("to_char: {value} has no text by the pattern `{pattern}`"),
-        };
+        let is_float = value.data_type().is_floating();
+        let kind = if is_float { NumberKind::Float } else { NumberKind::Decimal };
+        return number_to_char(value, kind, &pattern);
     }
     if pattern.is_empty() {
         return Ok(ScalarValue::Utf8(None));

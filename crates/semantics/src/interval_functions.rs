@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
-use weir_dialect::{IntervalParts, age};
+use weir_dialect::{IntervalParts, age, read_interval};
 
 use crate::clock_functions::micros_of;
 use crate::row_function::{
@@ -111,7 +111,19 @@ pub(crate) fn parts_of(value: &ScalarValue) -> Option<IntervalParts> {
         ScalarValue::DurationMicrosecond(count) => IntervalParts::of_micros((*count)?),
         ScalarValue::DurationNanosecond(count) => IntervalParts::of_micros((*count)? / 1000),
         ScalarValue::Utf8(_) | ScalarValue::LargeUtf8(_) | ScalarValue::Utf8View(_) => {
-            return parts_of(&value.cast_to(&INTERVAL).ok()?);
+            read_interval(value.try_as_str().flatten()?)?
+        }
+        // A time of day is the time since midnight.
+        ScalarValue::Time32Second(_)
+        | ScalarValue::Time32Millisecond(_)
+        | ScalarValue::Time64Microsecond(_)
+        | ScalarValue::Time64Nanosecond(_) => {
+            match value.cast_to(&DataType::Time64(TimeUnit::Microsecond)).ok()? {
+                ScalarValue::Time64Microsecond(micros) => {
+                    IntervalParts { micros: micros?, ..Default::default() }
+                }
+                _ => return None,
+            }
         }
         _ => return None,
     })

@@ -15,13 +15,17 @@ mod guards;
 mod interval_aggregate;
 mod interval_functions;
 mod interval_keys;
+mod json_functions;
 mod letter_case;
+mod only_value;
+mod operator_planner;
 mod ordered_set;
 mod refused_plans;
 mod rewrite_parts;
 mod row_function;
 mod text_functions;
 mod typed;
+mod typed_objects;
 mod typed_texts;
 mod typed_times;
 mod value_text;
@@ -32,6 +36,8 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
 use weir_dialect::rewrite_statement;
+
+pub use json_functions::CLIENT_TYPE;
 
 /// Rewrites a statement to one that means the same to the engine.
 ///
@@ -68,6 +74,7 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        json_functions::all(),
         letter_case::all(),
         vec![duplicate_rows::duplicate_number()],
     ];
@@ -77,10 +84,11 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         let aliases: Vec<_> = aliases.map(|(_, alias)| *alias).collect();
         state.register_udf(Arc::new(function.with_aliases(aliases)))?;
     }
-    let sums = std::iter::once(checked_sum::sum());
+    let sums = [checked_sum::sum(), only_value::only_value()];
     for function in ordered_set::all().into_iter().chain(interval_aggregate::all()).chain(sums) {
         state.register_udaf(Arc::new(function))?;
     }
+    state.register_expr_planner(Arc::new(operator_planner::OperatorPlanner))?;
     state.register_function_rewrite(Arc::new(typed::TypedRewrite))?;
     state.add_analyzer_rule(Arc::new(refused_plans::RefuseKnownWrong));
     state.add_analyzer_rule(Arc::new(duplicate_rows::NumberDuplicates));

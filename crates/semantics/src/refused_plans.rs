@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use arrow_schema::DataType;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
@@ -15,6 +16,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Subquery
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 use weir_dialect::KnownWrongShape;
+
+use crate::json_functions::ObjectType;
 
 const CORRELATED_AGGREGATE: KnownWrongShape = KnownWrongShape {
     shape: "an aggregate without `group by` in a correlated subquery of `exists` or `in`",
@@ -52,6 +55,24 @@ const DISTANT_NEIGHBOUR: KnownWrongShape = KnownWrongShape {
     upstream: "apache/datafusion#25471",
 };
 
+const NESTED_UNNEST: KnownWrongShape = KnownWrongShape {
+    shape: "`unnest` of an array of arrays",
+    reason: "inner arrays would stay: write `unnest(flatten(x))`",
+    upstream: "",
+};
+
+const PLACE_BELOW_ONE: KnownWrongShape = KnownWrongShape {
+    shape: "`nth_value` of a place below 1",
+    reason: "it would be NULL: places count from 1",
+    upstream: "",
+};
+
+const ORDERED_JSON: KnownWrongShape = KnownWrongShape {
+    shape: "an order of `jsonb`",
+    reason: "it would be that of texts: order by a text of the values (`->>`)",
+    upstream: "",
+};
+
 /// Refuses these shapes.
 #[derive(Debug)]
 pub(crate) struct RefuseKnownWrong;
@@ -63,6 +84,9 @@ impl AnalyzerRule for RefuseKnownWrong {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.apply_with_subqueries(|node| {
+            if let Some(shape) = wrong_node(node) {
+                return Err(DataFusionError::Plan(shape.refusal_text()));
+            }
             node.apply_expressions(|expr| {
                 // In a condition, NULL is the same as false.
                 let is_condition = matches!(node, LogicalPlan::Filter(_));
@@ -76,6 +100,34 @@ impl AnalyzerRule for RefuseKnownWrong {
             })
         })?;
         Ok(plan)
+    }
+}
+
+/// Shape of a part of a plan.
+fn wrong_node(node: &LogicalPlan) -> Option<&'static KnownWrongShape> {
+    match node {
+        LogicalPlan::Unnest(unnest) => {
+            let fields = unnest.input.schema().fields();
+            let is_nested = unnest.list_type_columns.iter().any(|(at, _)| {
+                fields.get(*at).is_some_and(|field| is_array_of_arrays(field.data_type()))
+            });
+            is_nested.then_some(&NESTED_UNNEST)
+        }
+        LogicalPlan::Sort(sort) => {
+            let mut kinds =
+                sort.expr.iter().map(|key| ObjectType::of(&key.expr, sort.input.schema()));
+            kinds.any(|kind| kind == Some(ObjectType::Jsonb)).then_some(&ORDERED_JSON)
+        }
+        _ => None,
+    }
+}
+
+fn is_array_of_arrays(kind: &DataType) -> bool {
+    match kind {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            item.data_type().is_nested()
+        }
+        _ => false,
     }
 }
 
@@ -107,6 +159,7 @@ fn wrong_shape(expr: &Expr) -> Option<&'static KnownWrongShape> {
         _ if merges_lists(expr) => Some(&MERGED_LISTS),
         _ if cancels(expr) => Some(&CANCELLED_XOR),
         Expr::WindowFunction(call) if is_distant(call) => Some(&DISTANT_NEIGHBOUR),
+        Expr::WindowFunction(call) if is_below_one(call) => Some(&PLACE_BELOW_ONE),
         _ => None,
     }
 }
@@ -134,6 +187,12 @@ fn correlated(subquery: &Subquery, is_set: bool) -> Option<&'static KnownWrongSh
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     walk.ok().and(found)
+}
+
+/// Whether a value is taken from a place that no frame has.
+fn is_below_one(call: &WindowFunction) -> bool {
+    call.fun.name() == "nth_value"
+        && matches!(call.params.args.get(1), Some(Expr::Literal(ScalarValue::Int64(Some(..1)), _)))
 }
 
 /// Whether a neighbour beyond the next row is taken, without NULLs.

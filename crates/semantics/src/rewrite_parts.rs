@@ -10,8 +10,8 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
 
 use crate::interval_functions::INTERVAL;
 use crate::{
-    array_functions, checked_arithmetic, clock_functions, interval_functions, text_functions,
-    value_text,
+    array_functions, checked_arithmetic, clock_functions, interval_functions, json_functions,
+    text_functions, value_text,
 };
 
 /// Functions by name.
@@ -23,6 +23,7 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        json_functions::all(),
     ];
     all.into_iter()
         .flatten()
@@ -76,6 +77,11 @@ pub(crate) fn length(expr: Expr) -> Expr {
         return expr;
     }
     call("interval_length", vec![expr])
+}
+
+/// Whether values of a type have decimal places that are counted.
+pub(crate) fn is_decimal(kind: &DataType) -> bool {
+    matches!(kind, DataType::Decimal128(..) | DataType::Decimal256(..))
 }
 
 /// Length of the values of an interval's column, for a key of a group or a join.

@@ -3,16 +3,19 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use arrow_array::new_empty_array;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
+
+use crate::json_functions::{CLIENT_TYPE, ObjectType};
 
 /// Value of one row from its arguments.
 pub(crate) type Evaluate = fn(&[ScalarValue], &ConfigOptions) -> Result<ScalarValue>;
@@ -102,6 +105,20 @@ impl ScalarUDFImpl for EachRow {
             );
         }
         (self.function.result)(types)
+    }
+
+    /// The result's field says which of PostgreSQL's types a text is.
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<_> = args.arg_fields.iter().map(|arg| arg.data_type().clone()).collect();
+        let field = Field::new(self.name(), self.return_type(&types)?, true);
+        let kinds: Vec<_> = args.arg_fields.iter().map(|arg| ObjectType::of_field(arg)).collect();
+        Ok(match ObjectType::of_result(self.name(), &kinds) {
+            Some(kind) => {
+                let metadata = [(CLIENT_TYPE.to_owned(), kind.name().to_owned())];
+                Arc::new(field.with_metadata(metadata.into()))
+            }
+            None => Arc::new(field),
+        })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -15,8 +15,8 @@ use datafusion::scalar::ScalarValue;
 
 use crate::interval_aggregate::in_place_of;
 use crate::interval_functions::WALL_TIME;
-use crate::rewrite_parts::{TimeRole, call, cast, length, role, type_of};
-use crate::{checked_arithmetic, guards, typed_texts, typed_times};
+use crate::rewrite_parts::{TimeRole, call, cast, is_decimal, length, role, type_of};
+use crate::{checked_arithmetic, guards, typed_objects, typed_texts, typed_times};
 
 /// The rewrites.
 #[derive(Debug)]
@@ -64,13 +64,30 @@ fn rewrite_binary(
         done => return Ok(done),
     };
     typed_texts::check_pattern(&binary, schema)?;
+    typed_texts::check_concat(&binary, schema)?;
+    if let Some(new) = typed_objects::rewrite_comparison(&binary, schema)? {
+        return Ok(Transformed::yes(new));
+    }
     if let Some(new) = with_full_time(&binary, schema) {
+        return Ok(Transformed::yes(new));
+    }
+    if let Some(new) = shift_of_type(&binary, schema) {
         return Ok(Transformed::yes(new));
     }
     let new = checked_arithmetic::rewrite_operator(&binary, schema, options)?
         .or_else(|| typed_texts::rewrite_concat(&binary, schema))
         .or_else(|| guards::rewrite_junction(&binary, schema));
     Ok(new.map_or_else(|| Transformed::no(Expr::BinaryExpr(binary)), Transformed::yes))
+}
+
+/// A shift has the type of its left side.
+fn shift_of_type(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let is_shift = matches!(binary.op, Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight);
+    let (left, right) = (type_of(&binary.left, schema)?, type_of(&binary.right, schema)?);
+    let is_wider = left.is_signed_integer() && right.is_integer() && left != right;
+    (is_shift && is_wider).then(|| {
+        binary_expr((*binary.left).clone(), binary.op, cast((*binary.right).clone(), left))
+    })
 }
 
 /// A comparison of a time with a constant that has no seconds.
@@ -202,6 +219,9 @@ fn rewrite_list(mut list: InList, schema: &DFSchema) -> Transformed<Expr> {
         let is_changed = complete_times(&mut list.list);
         return Transformed::new_transformed(Expr::InList(list), is_changed);
     }
+    if let Some(new) = typed_objects::rewrite_list(&list, schema) {
+        return Transformed::yes(new);
+    }
     if !has_interval(list.list.iter().chain([&*list.expr]), schema) {
         return Transformed::no(Expr::InList(list));
     }
@@ -237,6 +257,7 @@ pub(crate) fn order_by_length(keys: &mut [Sort], schema: &DFSchema) -> bool {
 fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
     let mut is_changed = order_by_length(&mut call.params.order_by, schema);
     is_changed |= guards::guard_arguments(&mut call, schema);
+    is_changed |= average_as_float(&mut call, schema);
     if has_interval(call.params.args.first(), schema) {
         if let Some(function) = in_place_of(call.func.name()) {
             call.func = Arc::new(function);
@@ -251,6 +272,17 @@ fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transfor
     } else {
         Transformed::no(Expr::AggregateFunction(call))
     }
+}
+
+/// Averages decimals as floats: the engine cuts them to four more digits.
+fn average_as_float(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
+    let [value] = call.params.args.as_mut_slice() else { return false };
+    let is_decimal = matches!(type_of(value, schema), Some(kind) if is_decimal(&kind));
+    let is_average = call.func.name() == "avg" && is_decimal && !call.params.distinct;
+    if is_average {
+        *value = cast(std::mem::take(value), DataType::Float64);
+    }
+    is_average
 }
 
 fn rewrite_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
 use datafusion::scalar::ScalarValue;
 
+use crate::json_functions::ObjectType;
 use crate::rewrite_parts::{call, cast, type_of};
 use crate::typed_times::is_text;
 use crate::value_text::has_own_text;
@@ -93,6 +94,16 @@ pub(crate) fn element(function: &ScalarFunction) -> Option<Expr> {
 
 fn has_case(expr: &Expr) -> bool {
     expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).unwrap_or(true)
+}
+
+/// Refuses `||` of two JSON values, which is no sum of texts.
+pub(crate) fn check_concat(binary: &BinaryExpr, schema: &DFSchema) -> Result<()> {
+    let kinds = [&binary.left, &binary.right].map(|side| ObjectType::of(side, schema));
+    let are_json = kinds.contains(&Some(ObjectType::Jsonb));
+    if binary.op == Operator::StringConcat && are_json {
+        return plan_err!("`||` of JSON is not supported: cast one side to `text`");
+    }
+    Ok(())
 }
 
 /// Refuses patterns for times: their text depends on the zone, and PostgreSQL has none for them.

@@ -12,6 +12,7 @@ use weir_dialect::full_timestamp;
 
 use crate::clock_functions::is_instant;
 use crate::interval_functions::{WALL_TIME, instant_type};
+use crate::json_functions::ObjectType;
 use crate::rewrite_parts::{TimeRole, as_interval, call, cast, length, role, type_of};
 use crate::value_text::has_own_text;
 use crate::{checked_arithmetic, typed_texts};
@@ -25,6 +26,22 @@ pub(crate) fn rewrite_cast(
     let Cast { expr, field } = cast_expr;
     let (from, to) = (type_of(&expr, schema), field.data_type());
     let new = match (&from, to) {
+        // A text of a `uuid` or `jsonb` is a text.
+        (Some(kind), to)
+            if is_text(to) && is_text(kind) && ObjectType::of(&expr, schema).is_some() =>
+        {
+            return Ok(Transformed::yes(call("plain_text", vec![*expr])));
+        }
+        (Some(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)), to)
+            if to.is_integer() && *scale > 0 =>
+        {
+            cast(*expr, DataType::Decimal128(38, 0))
+        }
+        (Some(kind), to)
+            if has_floats(kind) && has_integers(to) && !is_call(&expr, "round_elements") =>
+        {
+            call("round_elements", vec![*expr])
+        }
         (Some(kind), to) if is_text(to) && has_own_text(kind) => call("value_text", vec![*expr]),
         (Some(DataType::Float16 | DataType::Float32 | DataType::Float64), to)
             if to.is_integer() && !is_whole(&expr) =>
@@ -47,6 +64,18 @@ pub(crate) fn rewrite_cast(
         _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
     };
     Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(new), field })))
+}
+
+/// Whether a type is that of an array of floats that are not rounded yet.
+fn has_floats(kind: &DataType) -> bool {
+    match kind {
+        DataType::List(item) | DataType::FixedSizeList(item, _) => item.data_type().is_floating(),
+        _ => false,
+    }
+}
+
+fn has_integers(kind: &DataType) -> bool {
+    matches!(kind, DataType::List(item) if item.data_type().is_integer())
 }
 
 fn is_call(expr: &Expr, name: &str) -> bool {
@@ -163,6 +192,10 @@ const OWN_FIELDS: [&str; 27] = [
     "doy",
 ];
 
+/// Fields with fractions of a second.
+const BELOW_MINUTE: [&str; 8] =
+    ["second", "seconds", "millisecond", "milliseconds", "ms", "microsecond", "microseconds", "us"];
+
 fn date_part(args: &[Expr], schema: &DFSchema, options: &ConfigOptions) -> Option<Expr> {
     let [field, value] = args else { return None };
     let name = constant_text(field)?.to_ascii_lowercase();
@@ -171,6 +204,9 @@ fn date_part(args: &[Expr], schema: &DFSchema, options: &ConfigOptions) -> Optio
         DataType::Interval(_) | DataType::Duration(_) => {
             Some(call("interval_field", vec![field.clone(), value.clone()]))
         }
+        DataType::Time32(_) | DataType::Time64(_) => BELOW_MINUTE
+            .contains(&name.as_str())
+            .then(|| call("clock_field", vec![field.clone(), value.clone()])),
         DataType::Timestamp(..) | DataType::Date32 => {
             let is_own = OWN_FIELDS.contains(&name.as_str());
             let is_shifted = is_instant(&kind) && !is_utc(options) && name != "epoch";
@@ -192,12 +228,7 @@ fn date_trunc(
             Some(call("interval_trunc", vec![unit.clone(), value.clone()]))
         }
         _ if is_instant(&kind) && !is_utc(options) => {
-            let zone = options.execution.time_zone.clone()?;
-            let zone = Expr::Literal(ScalarValue::Utf8(Some(zone)), None);
-            let local = call("local_time", vec![value.clone()]);
-            let args = vec![unit.clone(), local];
-            let cut = Expr::ScalarFunction(ScalarFunction { func: function.func.clone(), args });
-            Some(call("timezone", vec![zone, cut]))
+            Some(call("trunc_in_session", vec![unit.clone(), value.clone()]))
         }
         _ => None,
     }

@@ -1,5 +1,5 @@
-//! Types that only PostgreSQL has: `uuid` and `json` are text here, and a function in the catalog is
-//! an OID that is shown as its name.
+//! Types that only PostgreSQL has: `inet` and `xml` are text here, and a function in the catalog is an
+//! OID that is shown as its name.
 
 use std::ops::ControlFlow;
 
@@ -166,9 +166,12 @@ fn plain_type(data_type: &mut DataType) {
         if ["oid", "xid", "cid"].contains(&internal_name(item).as_str()) {
             **item = DataType::BigInt(None);
         }
+        if ["uuid", "json", "jsonb"].contains(&internal_name(item).as_str()) {
+            **item = DataType::Text;
+        }
         return plain_type(item);
     }
-    let texts = ["uuid", "json", "jsonb", "citext", "unknown", "inet", "cidr", "macaddr", "xml"];
+    let texts = ["citext", "unknown", "inet", "cidr", "macaddr", "xml"];
     if texts.contains(&internal_name(data_type).as_str()) {
         *data_type = DataType::Text;
     }

@@ -48,7 +48,6 @@ fn telling() -> Vec<ScalarUDF> {
         }),
         text("current_setting", setting),
         text("set_config", |of| words(of, 1).into()),
-        text("quote_ident", |of| words(of, 0).map(|name| quoted(&name)).into()),
         text(NAME_OF_CLASS, |of| {
             let oid = number(of, 0);
             oid.map(|oid| table_of(oid).map_or(oid.to_string(), |spec| spec.name.into())).into()
@@ -170,17 +169,6 @@ fn setting(of: &[ScalarValue]) -> ScalarValue {
     let name = words(of, 0).unwrap_or_default();
     let found = SETTINGS.iter().find(|(own, _)| own.eq_ignore_ascii_case(&name));
     found.map(|(_, value)| *value).into()
-}
-
-fn quoted(name: &str) -> String {
-    if name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
 pub(super) fn list(items: &[&str]) -> ScalarValue {
