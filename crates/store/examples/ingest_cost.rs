@@ -2,8 +2,8 @@
 //! from `append` to synced Parquet. `cargo run -p weir-store --example ingest_cost -- [ROWS] [DIR]
 //! [ENDPOINT]`.
 //!
-//! With the endpoint of an S3 service, such as the example `far_objects`, all files then move to
-//! its bucket `rows`, and the example measures needle queries there.
+//! With the endpoint of an S3 service, such as the example `far_objects` of weir-bench, all files
+//! then move to its bucket `rows`, and the example measures needle queries there.
 //!
 //! The generated rows have the distribution of a busy nginx: random request ids, two million
 //! addresses, a few thousand paths of which few are frequent. Generation is timed separately and

@@ -1,6 +1,6 @@
 //! Serves objects from memory over the S3 protocol with an artificial delay: every GET is answered
 //! the given number of milliseconds late. Checks no keys and drops everything on exit. `cargo run
-//! -p weir-store --example far_objects -- 127.0.0.1:9900 120`.
+//! -p weir-bench --example far_objects -- 127.0.0.1:9900 120`.
 //!
 //! This static server sets the ceiling for `weir bench store` and for needle queries in the cold
 //! tier: one thread per connection, which sleeps and writes.
