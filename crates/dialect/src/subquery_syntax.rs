@@ -8,7 +8,7 @@
 use crate::refusal::{Result, refuse};
 use sqlparser::ast::{
     BinaryOperator, Expr, FunctionArguments, GroupByExpr, Ident, Query, Select, SelectItem,
-    SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
 use crate::fragments::{arguments, call, nested};
@@ -17,9 +17,6 @@ use crate::table_syntax::parse_query;
 
 /// Name of the compared column of a subquery.
 const COMPARED: &str = "compared_value";
-
-/// Longest row that is compared with two others: copies of rows in rows would double.
-const COPIED_BYTES_MAX: usize = 256;
 
 /// Aggregate that takes the value of the only row.
 pub const ONLY_VALUE: &str = "only_value";
@@ -87,9 +84,6 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
         }
         Expr::Between { expr: value, negated, low, high } => {
             if let (Some(columns), Some(low), Some(high)) = (row(value), row(low), row(high)) {
-                if value.to_string().len() > COPIED_BYTES_MAX {
-                    return refuse!("a row in `between` is too long: compare it twice");
-                }
                 let above = compare_rows(&columns, &BinaryOperator::GtEq, &low)?;
                 let below = compare_rows(&columns, &BinaryOperator::LtEq, &high)?;
                 let both = binary(above, BinaryOperator::And, below);
@@ -204,6 +198,10 @@ fn compare_rows(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Ex
         return refuse!("rows of {} and of {} columns cannot be compared", left.len(), right.len());
     }
     let pairs: Vec<_> = left.iter().zip(right).collect();
+    let is_ordered = !matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq);
+    if is_ordered && left.iter().chain(right).any(holds_row) {
+        return refuse!("rows within rows cannot be compared with `{op}`");
+    }
     match op {
         BinaryOperator::Eq => Ok(joined(&pairs, BinaryOperator::Eq, BinaryOperator::And)),
         BinaryOperator::NotEq => Ok(joined(&pairs, BinaryOperator::NotEq, BinaryOperator::Or)),
@@ -211,6 +209,15 @@ fn compare_rows(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Ex
         BinaryOperator::Gt | BinaryOperator::GtEq => Ok(ordered(&pairs, op, BinaryOperator::Gt)),
         other => refuse!("rows cannot be compared with `{other}`"),
     }
+}
+
+/// Whether a column has a row in it: columns are copied, and copies in copies would double.
+fn holds_row(column: &Expr) -> bool {
+    let found = visit_expressions(column, |part| match row(part) {
+        Some(_) => std::ops::ControlFlow::Break(()),
+        None => std::ops::ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn joined(pairs: &[(&Expr, &Expr)], op: BinaryOperator, by: BinaryOperator) -> Expr {

@@ -550,6 +550,8 @@ mod tests {
         ] {
             assert!(rewritten(sql).contains("name the result differently"), "{sql}");
         }
+        let nested = rewritten("select ((((1, 1) < (1, 2)), 1) between (1, 1) and (2, 2))");
+        assert!(nested.contains("rows within rows"), "{nested}");
         assert!(rewritten("select row(1, 2)").contains("no value here"));
         assert!(rewritten("select 1::char").contains("padded"));
     }
