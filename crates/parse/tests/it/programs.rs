@@ -1,5 +1,5 @@
 //! Lines as real programs wrote them on 2026-11-27, with the names and versions of the programs, and
-//! what their rows have.
+//! what their rows have. Where it says so, the line follows the program's documentation.
 
 use weir_parse::{ParsedRows, RowText};
 use weir_tables::{LogFormat, Micros};
@@ -138,7 +138,7 @@ const NODE: &[ProgramLine] = &[
 ];
 
 /// `log` and `log/slog` of Go 1.26, zap 1.28, logrus 1.10, charmbracelet/log 1.0, and Caddy 2.6.2 with
-/// its console format.
+/// its console format; Gin by its documentation.
 const GO: &[ProgramLine] = &[
     (
         "app: 2026/11/27 17:33:16.715982 main.go:17: ERROR: cannot connect: refused",
@@ -213,8 +213,8 @@ const PYTHON_LOGGERS: &[ProgramLine] = &[
     ),
 ];
 
-/// logback 1.5 with the patterns of Dropwizard and Spring Boot, tracing of Rust, Monolog 2.9, `Logger`
-/// of Ruby 3.1, lograge 0.10, PHP-FPM 8.2, .NET's console.
+/// logback 1.5 with the patterns of Dropwizard and Spring Boot, Monolog 2.9, `Logger` of Ruby 3.1,
+/// PHP-FPM 8.2; Rust's tracing, lograge and .NET's console by their documentation.
 const OTHER_LOGGERS: &[ProgramLine] = &[
     (
         "ERROR [2026-11-27 22:37:44,583] [] com.acme.shop.OrderService: failed",
