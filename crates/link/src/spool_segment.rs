@@ -206,7 +206,7 @@ fn first_number(path: &Path) -> Option<u64> {
 
 /// The stream in the header; `None` if that is damaged.
 fn header_stream(file: &mut File) -> std::io::Result<Option<StreamId>> {
-    let mut head = [0; HEAD_BYTES as usize];
+    let mut head = [0; 24];
     file.seek(SeekFrom::Start(0))?;
     if !is_filled(file.read_exact(&mut head))? {
         return Ok(None);
