@@ -73,6 +73,7 @@ fn resting(data: &Path, slow: &Path) -> StoreOptions {
     StoreOptions { slow: Some(place(slow)), query_threads: 1, ..options(data) }
 }
 
+#[expect(clippy::print_stdout, reason = "a failure is repeated by its seed")]
 fn seeded() -> (u64, Chance) {
     let seed = set("WEIR_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 9);
     println!("WEIR_SEED={seed}");
