@@ -27,7 +27,7 @@ fn segments(mut input: &[u8]) -> Vec<Segment<'_>> {
 
 fn report(segments: &[Segment<'_>], size: usize) -> Report {
     let mut model = Model::new(ModelOptions::default(), None);
-    let ends = [[192, 0, 2, 1], [192, 0, 2, 2]].map(|address| std::net::IpAddr::from(address));
+    let ends = [[192, 0, 2, 1], [192, 0, 2, 2]].map(std::net::IpAddr::from);
     let ends = [Endpoint::new(ends[0], 40_000), Endpoint::new(ends[1], 50_051)];
     let (mut next, mut ts_ns) = ([1_u32, 1], 1_700_000_000_000_000_000);
     for Segment { is_of_server, bytes } in segments {

@@ -13,6 +13,7 @@ mod constant_syntax;
 mod decimal_places;
 mod format;
 mod fragments;
+mod function_depth;
 mod interval;
 mod interval_reading;
 mod interval_syntax;

@@ -15,9 +15,9 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
 use crate::{
-    array_query, array_syntax, cast_syntax, constant_syntax, join_columns, json_syntax,
-    lateral_columns, operator_syntax, select_items, set_operations, subquery_syntax, table_syntax,
-    time_syntax, type_names, window_names,
+    array_query, array_syntax, cast_syntax, constant_syntax, function_depth, join_columns,
+    json_syntax, lateral_columns, operator_syntax, select_items, set_operations, subquery_syntax,
+    table_syntax, time_syntax, type_names, window_names,
 };
 
 /// Rewrites a statement to one that means the same to the engine.
@@ -87,7 +87,10 @@ impl VisitorMut for SyntaxRewriter {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
-        flow(rewrite_expr(expr))
+        let was_function = matches!(expr, Expr::Function(_));
+        let done = rewrite_expr(expr);
+        let is_new = !was_function && matches!(expr, Expr::Function(_));
+        flow(if is_new { done.and_then(|()| function_depth::check(expr)) } else { done })
     }
 }
 
