@@ -43,6 +43,10 @@ impl ObjectType {
 
     /// Type of an expression; `None` for other types.
     pub(crate) fn of(expr: &Expr, schema: &DFSchema) -> Option<Self> {
+        // No operator gives such a type, and fields of a chain cost the cube of its length.
+        if matches!(expr, Expr::BinaryExpr(_)) {
+            return None;
+        }
         let (_, field) = expr.to_field(schema).ok()?;
         Self::of_field(&field)
     }

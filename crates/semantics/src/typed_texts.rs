@@ -98,9 +98,11 @@ fn has_case(expr: &Expr) -> bool {
 
 /// Refuses `||` of two JSON values, which is no sum of texts.
 pub(crate) fn check_concat(binary: &BinaryExpr, schema: &DFSchema) -> Result<()> {
+    if binary.op != Operator::StringConcat {
+        return Ok(());
+    }
     let kinds = [&binary.left, &binary.right].map(|side| ObjectType::of(side, schema));
-    let are_json = kinds.contains(&Some(ObjectType::Jsonb));
-    if binary.op == Operator::StringConcat && are_json {
+    if kinds.contains(&Some(ObjectType::Jsonb)) {
         return plan_err!("`||` of JSON is not supported: cast one side to `text`");
     }
     Ok(())
