@@ -178,13 +178,12 @@ sides as (
   group by host, program, site
 ),
 spoken as (
-  select host, case when attrs['logger'] like 'http.log.error%' then 'caddy' when body like '50_ %' or body like '''50_ %' then 'traefik' when body like '%.c.%)%' and coalesce(program, '') in ('', 'other', 'lighttpd') then 'the proxy' else program end as program,
+  select host, case when attrs['logger'] like 'http.log.error%' then 'caddy' when body like '50_ %' or body like '''50_ %' then 'traefik' else program end as program,
     coalesce(case when program = 'nginx' then coalesce(nullif(attrs['server'], ''), attrs['host']) end, '') as named,
     case
       when attrs['upstream'] like '%://unix:%' then coalesce(regexp_match(attrs['upstream'], '(unix:[^:"]+?[.]sock(et)?)([:/]|$)')[1], regexp_match(attrs['upstream'], '(unix:[^:"]+)')[1])
       when attrs['upstream'] is not null then coalesce(regexp_match(attrs['upstream'], '://([^/"]+)')[1], attrs['upstream'])
       when body like '% Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
-      when body like '%.c.%)%' and coalesce(program, '') in ('', 'other', 'lighttpd') then regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '')
       when program = 'apache' then regexp_match(body, '(attempt to connect to|remote server|body failed to|lookup failure for:) ([^ ]+)')[2]
       when attrs['logger'] is not null or attrs['error'] is not null or body like '''50%' then regexp_match(coalesce(attrs['error'], body), 'dial (?:tcp|unix) ([^ ]+): ')[1]
       else regexp_match(body, '([Ss]erver|backend) ''?([^ '']+)''? (is|has)')[2]
@@ -197,7 +196,6 @@ spoken as (
       or program = 'apache' and attrs['module'] like 'proxy%' and severity in ('error', 'critical', 'alert', 'emergency', 'warn')
         and body not like 'AH01114%' and body not like 'AH01079%' and body not like 'AH00940%' and body not like 'AH00898: Error reading%'
       or program = 'haproxy' and (message_template like '%erver % is DOWN%' or message_template like '%has no server available!')
-      or coalesce(program, '') in ('', 'other', 'lighttpd') and regexp_like(body, '^([0-9-]+ [0-9:]+: )?[(]([^ )]*/)?(gw_backend|mod_proxy|mod_fastcgi|mod_scgi|mod_ajp13)[.]c[.][0-9]+[)] (\[[a-z]+\] )?(establishing connection failed: |connect[(][)] [^ ]+: |connect(ion)? (failed|refused|timed out)|all handlers for |unexpected end-of-file |backend died; |response not received, request sent: |read timeout )')
       or coalesce(program, '') in ('', 'other', 'caddy') and attrs['logger'] like 'http.log.error%' and attrs['status'] in ('502', '503', '504')
       or coalesce(program, '') in ('', 'other', 'traefik') and (regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null))
 ),

@@ -292,7 +292,10 @@ fn page_is_the_state_of_a_service_in_icinga_until_it_is_over() {
     hub.mark("shop");
     let result = result_in_state(dir.path(), port, 2.0);
     assert!(result["output"].as_str().is_some_and(|text| text.contains("shop fails")), "{result}");
-    assert_eq!((&result["ttl"], &result["check_source"]), (&300.0.into(), &"weir".into()));
+    assert_eq!(
+        (result["ttl"].as_f64(), result["check_source"].as_str()),
+        (Some(300.0), Some("weir"))
+    );
     let result = result_in_state(dir.path(), port, 0.0);
     assert!(result["output"].as_str().is_some_and(|text| text.starts_with("OK")), "{result}");
 }

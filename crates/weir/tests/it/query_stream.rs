@@ -74,7 +74,8 @@ fn a_large_answer_waits_for_its_reader_and_is_never_whole_in_memory() {
         assert!(surplus < 100, "{format}: {surplus}");
         let (_, highest) = resident_mib(weir.id());
         println!("{format}: {before} MiB before, {highest} MiB at most");
-        assert!(highest < before + 100, "{format}: {before} MiB before, {highest} MiB at most");
+        // The answer alone is 191 MiB; what is on its way depends on how busy the machine is.
+        assert!(highest < before + 150, "{format}: {before} MiB before, {highest} MiB at most");
     }
 }
 

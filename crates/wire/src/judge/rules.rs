@@ -64,9 +64,10 @@ impl DelayVerdict {
         matches!(self, Self::SenderBursts | Self::ClientReader | Self::EdgeStall | Self::SlowApp)
     }
 
-    /// Whether it is a guess where bytes cannot be read.
+    /// Whether it is a guess where bytes cannot be read. Bursts are not: all bytes came when they were
+    /// sent, and their senders paused, whatever they say.
     pub(crate) fn needs_protocol(self) -> bool {
-        self.is_of_end_host() || self == Self::KeepaliveRace
+        matches!(self, Self::ClientReader | Self::EdgeStall | Self::SlowApp | Self::KeepaliveRace)
     }
 
     /// Whether it comes from clients and shows in the servers behind as well.
