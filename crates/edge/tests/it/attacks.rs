@@ -215,7 +215,7 @@ fn what_cannot_be_read_is_a_refusal_with_its_reason() {
 fn long_names_of_headers_do_not_move_the_end_of_a_body() {
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nX: ";
     for length in [255, 256, 257, 270, 511, 1024, 4096, 70_000] {
-        let name = format!("{:a<length$}", "Content-Length0");
+        let name = format!("Content-Length0{}", "a".repeat(length - 15));
         let (answer, seen) = attack(&format!(
             "POST /first HTTP/1.1\r\nHost: a\r\n{name}:\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{smuggled}",
             smuggled.len()
