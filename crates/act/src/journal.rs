@@ -86,13 +86,28 @@ pub struct OrderJournal {
     dir: PathBuf,
     entries: Vec<JournalEntry>,
     by_id: HashMap<String, usize>,
-    _lock: File,
+    lock: File,
+}
+
+/// As for [`RepairLock`].
+impl Drop for OrderJournal {
+    fn drop(&mut self) {
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 /// The right to run steps; ends when it is dropped, or its process dies.
 #[derive(Debug)]
 pub struct RepairLock {
-    _lock: File,
+    lock: File,
+}
+
+/// A child between its fork and its exec has the file too; closing ours would not end the lock.
+impl Drop for RepairLock {
+    fn drop(&mut self) {
+        // The lock also ends with the file.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl RepairLock {
@@ -104,7 +119,7 @@ impl RepairLock {
         let path = dir.join("repair.lock");
         let lock = open(&path)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { _lock: lock })),
+            Ok(()) => Ok(Some(Self { lock })),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(why) => Err(ActError::file("lock", &path, why)),
         }
@@ -129,7 +144,7 @@ impl OrderJournal {
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|why| ActError::file("lock", &path, why))?;
         let mut journal =
-            Self { dir: dir.to_owned(), entries: Vec::new(), by_id: HashMap::new(), _lock: lock };
+            Self { dir: dir.to_owned(), entries: Vec::new(), by_id: HashMap::new(), lock };
         journal.load()?;
         Ok(journal)
     }
