@@ -248,7 +248,7 @@ fn over_link(
     })
 }
 
-/// Reports samples that were lost on this host's disk, as those that a full spool dropped.
+/// Reports samples lost on this host's disk, in the same way as samples dropped by a full spool.
 fn report_damage(damage: &SpoolDamage, meter: &Meter) {
     let SpoolDamage { records, place } = damage;
     let text = format!("the spool is damaged: {records} samples cannot be read, see {place}");

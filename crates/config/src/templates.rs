@@ -1,5 +1,5 @@
-//! `[notify.templates]`: texts that replace forms of messages (docs/notify.md). Their syntax is checked by those that
-//! render them.
+//! `[notify.templates]`: texts that replace forms of messages (docs/notify.md). The crates that
+//! render them check their syntax.
 
 use std::path::Path;
 

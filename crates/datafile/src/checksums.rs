@@ -256,7 +256,7 @@ impl FileChecksums {
     /// Checks bytes that were read from `from` on, a range of [`covering`](Self::covering).
     ///
     /// # Errors
-    /// `InvalidData`: they are not those that were written.
+    /// `InvalidData`: the bytes changed since they were written.
     pub fn verify(&self, bytes: &[u8], from: u64) -> Result<()> {
         let data = usize::try_from(self.start.saturating_sub(from)).unwrap_or(usize::MAX);
         let (data, rest) = bytes.split_at(data.min(bytes.len()));
@@ -283,7 +283,7 @@ fn sum_of_rest(rest: &[u8], seal_at: usize) -> Option<u32> {
     Some(sum.finalize())
 }
 
-/// The error for bytes that are not those that were written.
+/// The error for bytes that changed since they were written.
 pub(crate) fn damaged(part: &str) -> Error {
     let text = format!("{part} changed after writing: the checksum differs");
     Error::new(ErrorKind::InvalidData, text)

@@ -13,7 +13,7 @@ use crate::file_check::has_columns;
 use crate::file_source::FileSource;
 use crate::text_index::{BLOCK_ROWS, IndexBuilder, METADATA_KEY, TextIndex};
 
-/// Whether the rows in the last block are those that were written, although its checksum differs.
+/// Whether the rows in the last block are unchanged although its checksum differs.
 /// `rows` reads the file without checks; all blocks before the last one must be whole.
 pub(crate) fn has_whole_rows(
     rows: ParquetRecordBatchReaderBuilder<FileSource>,

@@ -1,6 +1,6 @@
 //! Words of SQL that are no plain names in PostgreSQL: `quote_ident` puts them into quotes.
 
-/// Reserved words, and those that are names of types or functions only (`pg_get_keywords()`, not `U`).
+/// Reserved words, and words that can only name types or functions (`pg_get_keywords()`, not `U`).
 const WORDS: &str = "all analyse analyze and any array as asc asymmetric authorization between bigint \
 binary bit boolean both case cast char character check coalesce collate collation column concurrently \
 constraint create cross current_catalog current_date current_role current_schema current_time \

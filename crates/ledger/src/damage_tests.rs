@@ -1,4 +1,4 @@
-//! Changed bytes and cut files: each is reported, or the documents are those that were written.
+//! Changed bytes and truncated files: each is reported, or the documents are unchanged.
 //! `WEIR_SEED` reproduces a run, `WEIR_ROUNDS` makes it longer.
 //!
 //! Public reports: a changed byte in the log takes all later commits without an error

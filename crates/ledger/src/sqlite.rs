@@ -210,7 +210,7 @@ impl SqliteLedger {
         rows.into_iter().map(|row| self.compare(row)).collect()
     }
 
-    /// The document, if its checksum is that of what was written.
+    /// The document, if its checksum matches.
     fn compare(&self, (document, is_whole): (Document, bool)) -> Result<Document, LedgerError> {
         if is_whole {
             return Ok(document);

@@ -31,7 +31,7 @@ pub struct Record {
 /// A file that was read whole.
 pub(crate) struct SegmentScan {
     pub(crate) path: PathBuf,
-    /// Stream of its records; that of its header where there is none.
+    /// Stream of its records, or the header's stream where there are none.
     pub(crate) stream: Option<StreamId>,
     /// First number, from the name.
     pub(crate) first: u64,

@@ -12,7 +12,7 @@
 //! GET /a 200 1.395 ms - 1
 //! ```
 //!
-//! The surprising thing: most of them have no time, so the time is that of the reading.
+//! Most of these lines have no time, so their rows have the time of reading.
 
 use crate::combined;
 use crate::field::Field;

@@ -68,7 +68,7 @@ impl PgType {
         Self { scalar, is_array: false }
     }
 
-    /// PostgreSQL type of a result column: that of its metadata, or of its Arrow type.
+    /// PostgreSQL type of a result column, from its metadata or else from its Arrow type.
     pub(crate) fn of_field(field: &Field) -> Self {
         match field.metadata().get(CLIENT_TYPE).map(String::as_str) {
             Some("json") => Self::of(ScalarType::Json),

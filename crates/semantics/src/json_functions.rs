@@ -257,7 +257,7 @@ fn values(args: &[ScalarValue], kind: JsonPart) -> Result<ScalarValue> {
     with_object(args, |members| list(members.into_iter().map(|(_, value)| kind.of(value))))
 }
 
-/// Refuses an order of JSON, which is not that of its text.
+/// Refuses to sort JSON: PostgreSQL's order of it differs from the order of its text.
 pub(crate) fn refuse_order<T>() -> Result<T> {
     plan_err!("values of `jsonb` have no order here: order by a text of them (`->>`)")
 }

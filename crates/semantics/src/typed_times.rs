@@ -66,7 +66,7 @@ pub(crate) fn rewrite_cast(
     Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(new), field })))
 }
 
-/// Whether a type is that of an array of floats that are not rounded yet.
+/// Whether a type is an array of floats that are not rounded yet.
 fn has_floats(kind: &DataType) -> bool {
     match kind {
         DataType::List(item) | DataType::FixedSizeList(item, _) => item.data_type().is_floating(),

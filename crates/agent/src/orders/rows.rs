@@ -30,7 +30,7 @@ impl<'a> RunRow<'a> {
         let order = self.order;
         let params = json!(order.params).to_string();
         let argv = self.report.map(|report| json!(report.argv).to_string());
-        // A dry run without steps of its own ran nothing and has no output.
+        // A dry run that lists no steps ran nothing and has no output.
         let ran = self.report.filter(|report| report.started.is_some());
         let mut rows = ActionRunRows::default();
         rows.push(&ActionRun {

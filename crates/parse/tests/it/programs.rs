@@ -286,7 +286,7 @@ const SYSTEM: &[ProgramLine] = &[
     ),
 ];
 
-/// Tomcat 10.1.60 with `JsonAccessLogValve`, in its format `combined` and in one of its own.
+/// Tomcat 10.1.60 with `JsonAccessLogValve`, in its format `combined` and in a custom one.
 const TOMCAT: &[ProgramLine] = &[
     (
         r#"{"host":"127.0.0.1","logicalUserName":"-","user":"-","time":"[27/Nov/2026:23:15:40 +0000]","request":"GET /search?q=1 HTTP/1.1","statusCode":"200","size":"3","requestHeaders": {"Referer":"https://a.example/x?y=1","User-Agent":"Mozilla/5.0 \"quoted\" \\back"}}"#,

@@ -14,7 +14,8 @@ use weir_collect::host::ListenerSummary;
 /// Runtimes that run applications, without their versions.
 const RUNTIMES: [&str; 10] =
     ["bun", "deno", "dotnet", "java", "jruby", "node", "nodejs", "php", "python", "ruby"];
-/// Listeners of a process above which it is taken for a server of its own kind.
+/// Maximum listeners of an application; a process with more is taken for a broker or a member of a
+/// cluster.
 const PORTS_MAX: usize = 4;
 /// Ports of protocols that are not HTTP: remote shells, mail, names, directories, files, databases,
 /// caches, queues, clusters, debuggers, printers.

@@ -45,7 +45,7 @@ pub(super) struct CachedStore {
 }
 
 impl CachedStore {
-    /// A range that the local cache has; `location` is that of the query's plan.
+    /// A range from the local cache; `location` is the path in the query's plan.
     fn cached(&self, location: &Path, path: &str, range: &Range<u64>) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
         if cache.wants(path) {

@@ -264,7 +264,7 @@ fn requests(places: &FileLocations) -> (u64, u64, u64) {
     (stats.gets - stats.hedged - stats.failed, stats.bytes, stats.hedged)
 }
 
-/// Checks need no requests of their own: what is read for them is what a query reads next.
+/// Checks send no extra requests: the query reads the same bytes next.
 #[tokio::test(flavor = "multi_thread")]
 async fn checked_reads_are_the_requests_that_a_forecast_names() {
     let dir = tempfile::tempdir().unwrap();

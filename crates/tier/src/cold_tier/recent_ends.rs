@@ -1,5 +1,5 @@
 //! Ends of files that were read from a bucket for their checksums: footer and indexes are in them, so
-//! the reads of a query that follow need no request of their own.
+//! the query's next reads send no extra request.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -95,7 +95,7 @@ fn plugin_probe_and_digest_become_rows_and_a_failed_own_check_a_finding() {
     assert_eq!(running.terminate(), Some(0));
 }
 
-/// An application whose only port is that of its digest, in the language of a client.
+/// An application whose only port serves its digest, in the language of a client.
 fn worker(dir: &Path, (language, client): (&str, &str), program: &str) -> EndedProcess {
     let source = repository().join("clients").join(language).join(client);
     std::fs::copy(source, dir.join(client)).expect("the client is there");

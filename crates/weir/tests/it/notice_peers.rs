@@ -1,5 +1,5 @@
 //! Notices against the programs that read them elsewhere: Postfix, Nagios and Icinga 2 of Debian, each
-//! with a configuration and a directory of its own.
+//! with a separate configuration and directory.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

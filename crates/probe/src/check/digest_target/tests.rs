@@ -123,7 +123,7 @@ fn ports_of_other_protocols_are_never_queried() {
     ];
     listeners.extend(of_broker);
     expect![""].assert_eq(&shown(&targets(&listeners, procfs.path(), &[])));
-    // Each port of its own, so that their number is no reason.
+    // One at a time, so that the number of ports is not the reason.
     for one in of_python {
         assert_eq!(targets(std::slice::from_ref(&one), procfs.path(), &[]), [], "{one:?}");
     }

@@ -77,7 +77,7 @@ fn after_a_gap_only_later_entries_are_known() {
     decode(&mut table, &literal(["grpc-status", "14"]));
     decode(&mut table, &literal(["x-other", "1"]));
     assert_eq!(decode(&mut table, &[0xbe, 0xbf, 0xc0]).0, "GrpcStatus=14 ");
-    // The name of an unknown entry with a value of its own.
+    // The name of an unknown entry with a literal value.
     assert_eq!(decode(&mut table, &[0x7f, 0x01, 1, b'x']), (String::new(), 118, true));
 }
 

@@ -18,7 +18,7 @@ fn data(stream: u32, is_last: bool, length: usize) -> Vec<u8> {
     frame([0, u8::from(is_last)], stream, &vec![0; length])
 }
 
-/// A field as a literal that enters the table, of a name in the static table or of its own.
+/// A field as a literal that enters the table, with a name from the static table or a new one.
 fn literal(index: u8, texts: [&str; 2]) -> Vec<u8> {
     let mut out = vec![0x40 | index];
     for text in texts.into_iter().skip(usize::from(index > 0)) {
