@@ -18,9 +18,7 @@ pub fn intake() -> (Arc<CountingHub>, Arc<Intake>) {
 }
 
 /// As [`intake`], with other settings.
-pub fn intake_with(
-    change: impl FnOnce(&mut IntakeSettings),
-) -> (Arc<CountingHub>, Arc<Intake>) {
+pub fn intake_with(change: impl FnOnce(&mut IntakeSettings)) -> (Arc<CountingHub>, Arc<Intake>) {
     let mut settings = IntakeSettings {
         access: AccessRules::default(),
         host_names: Vec::new(),

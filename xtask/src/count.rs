@@ -22,7 +22,14 @@ pub(crate) struct Counts {
     crate_name: String,
     /// Inside of the output of passing tests.
     is_muted: bool,
+    /// What failed tests printed, the last [`FAILURE_LINES`] of each program: it is told again at the end.
+    failures: Vec<String>,
+    /// Where in `failures` the lines of the running program begin; `None` outside of a failure.
+    failure_start: Option<usize>,
 }
+
+/// Enough for the panics of some tests and the names of all; what they wrote before stands where they ran.
+const FAILURE_LINES: usize = 120;
 
 impl Counts {
     /// Runs `command` to its end; `Ok(false)` when it failed.
@@ -43,6 +50,26 @@ impl Counts {
             line.clear();
         }
         Ok(child.wait()?.success())
+    }
+
+    /// What failed tests printed, in the order in which they ran.
+    pub(crate) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Keeps the lines of a failure: cargo's sections from `failures:` to the result, TAP's from `not ok` to `...`.
+    fn note_failure(&mut self, line: &str) {
+        if line == "failures:" || line.trim_start().starts_with("not ok ") {
+            self.failure_start.get_or_insert(self.failures.len());
+        }
+        let Some(start) = self.failure_start else { return };
+        self.failures.push(line.to_owned());
+        if self.failures.len() - start > FAILURE_LINES {
+            self.failures.remove(start);
+        }
+        if line.starts_with("test result:") || line.trim_start() == "..." {
+            self.failure_start = None;
+        }
     }
 
     /// Crates by the time of their tests, slowest first.
@@ -72,6 +99,7 @@ impl Counts {
             self.skipped.push(why.to_owned());
         }
         self.note_crate(line);
+        self.note_failure(line);
         if let Some((_, time)) = line.split_once("; finished in ") {
             let seconds = time.trim_end_matches('s').parse::<f64>().unwrap_or(0.0);
             *self.seconds.entry(self.crate_name.clone()).or_default() += seconds;
@@ -126,6 +154,19 @@ mod tests {
              test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.25s",
         );
         assert_eq!(counts.slowest(), [("weir-tables", 2.75)]);
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_kept_and_passing_tests_are_not() {
+        let (counts, _) = read(
+            "test a ... ok\ntest b ... FAILED\nfailures:\n\n---- b stdout ----\nb broke\n\nfailures:\n    b\n\
+             test result: FAILED. 1 passed; 1 failed\nok 1 - c\n  ---\n  duration_ms: 3\n  ...\n\
+             not ok 2 - d\n  ---\n  error: no page\n  ...\nok 3 - e",
+        );
+        let expected = "failures:\n\n---- b stdout ----\nb broke\n\nfailures:\n    b\n\
+                        test result: FAILED. 1 passed; 1 failed\n\
+                        not ok 2 - d\n  ---\n  error: no page\n  ...";
+        assert_eq!(counts.failures().join("\n"), expected);
     }
 
     #[test]

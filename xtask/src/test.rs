@@ -217,6 +217,9 @@ fn report(summary: &[String], total: &Counts) {
     for (name, seconds) in total.slowest() {
         println!("{name:16} {seconds:7.1} s");
     }
+    if !total.failures().is_empty() {
+        println!("\n== what failed tests printed\n{}", total.failures().join("\n"));
+    }
     println!("\n== summary\n{}", summary.join("\n"));
     for why in &total.skipped {
         println!("skipped: {why}");
