@@ -1,5 +1,5 @@
 //! Access lines without the bracketed time of the combined format: Uvicorn, Granian, PHP-FPM, Gin,
-//! and Node's `morgan`.
+//! uWSGI, and Node's `morgan`.
 //!
 //! Sources: the programs' documentation of their default formats.
 //!
@@ -8,6 +8,7 @@
 //! [2026-11-20 12:00:00 +0000] 127.0.0.1 - "GET /a HTTP/1.1" 200 0.113
 //! 127.0.0.1 -  20/Nov/2026:12:00:00 +0000 "GET /a.php" 200
 //! [GIN] 2026/11/20 - 12:00:00 | 200 |      25.1µs |       127.0.0.1 | GET      "/a"
+//! [pid: 12|app: 0|req: 1/1] 127.0.0.1 () {36 vars in 500 bytes} [Fri Nov 20 12:00:00 2026] GET /a => generated 3 bytes in 12 msecs (HTTP/1.1 200) …
 //! 127.0.0.1 - GET /a HTTP/1.1 200 1 - 1.395 ms
 //! GET /a 200 1.395 ms - 1
 //! ```
@@ -27,6 +28,8 @@ const METHODS: [&str; 9] =
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let outcome = if line.starts_with("[GIN] ") {
         gin(line, record)
+    } else if line.starts_with("[pid: ") {
+        uwsgi(line, record)
     } else if line.contains(" - ") && line.contains(" ms") {
         morgan(line, record)
     } else {
@@ -102,38 +105,43 @@ fn gin<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.put(["remote_addr", client], Field::ClientAddress);
     record.put(["method", method], Field::Method);
     record.put(["path", path], Field::Target);
-    match go_micros(span) {
-        Some(micros) => {
-            record.put(["duration", record.arena.alloc_str(&micros)], Field::DurationMicros)
-        }
-        None => record.attr(["duration", span]),
-    }
+    record.put(["duration", span], Field::DurationText);
     record.put(["program", "gin"], Field::Program);
     record.attr(["rest", rest.trim_ascii()]);
     Some(())
 }
 
-/// A duration of Go in microseconds: `25.1µs`, `1m2.5s`.
-fn go_micros(span: &str) -> Option<String> {
-    let mut micros = 0.0;
-    let mut rest = span;
-    while !rest.is_empty() {
-        let digits = rest.find(|mark: char| !mark.is_ascii_digit() && mark != '.')?;
-        let (value, behind) = rest.split_at(digits);
-        let unit = behind.find(|mark: char| mark.is_ascii_digit()).unwrap_or(behind.len());
-        let scale = match &behind[..unit] {
-            "ns" => 1e-3,
-            "µs" | "us" | "\u{3bc}s" => 1.0,
-            "ms" => 1e3,
-            "s" => 1e6,
-            "m" => 60e6,
-            "h" => 3_600e6,
-            _ => return None,
-        };
-        micros += number::float(value)? * scale;
-        rest = &behind[unit..];
+/// `[pid: …|app: …|req: …] client (user) {…} [time] METHOD target => generated N bytes in N msecs (HTTP/1.1 200) …`.
+fn uwsgi<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let (pid, rest) = line.strip_prefix("[pid: ")?.split_once('|')?;
+    let (client, rest) = rest.split_once("] ")?.1.split_once(" (")?;
+    let (user, rest) = rest.split_once(") {")?;
+    let (time, rest) = rest.split_once("} [")?.1.split_once("] ")?;
+    // The target is the client's, and may have the words that follow it.
+    let (request, rest) = rest.rsplit_once(" => generated ")?;
+    let (method, target) = request.split_once(' ')?;
+    let (bytes, rest) = rest.split_once(" bytes in ")?;
+    let (span, rest) = rest.split_once(" (")?;
+    let (protocol, rest) = rest.split_once(' ')?;
+    let (status, rest) = rest.split_once(')')?;
+    if !put_time(time, record) || number::integer(status).is_none() {
+        return None;
     }
-    (!span.is_empty()).then(|| micros.to_string())
+    record.put(["program", "uwsgi"], Field::Program);
+    record.attr(["process_id", pid]);
+    record.attr(["remote_user", user]);
+    record.put(["remote_addr", client], Field::ClientAddress);
+    record.put(["method", method], Field::Method);
+    record.put(["target", target], Field::Target);
+    record.put(["protocol", protocol], Field::Protocol);
+    record.put(["status", status], Field::Status);
+    record.put(["bytes", bytes], Field::ResponseBodyBytes);
+    match span.strip_suffix(" micros") {
+        Some(micros) => record.put(["duration", micros], Field::DurationMicros),
+        None => record.put(["duration", span], Field::DurationText),
+    }
+    record.attr(["rest", rest.trim_ascii()]);
+    Some(())
 }
 
 /// `tiny`, `short` and `dev`, also behind a time or an address.

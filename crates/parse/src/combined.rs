@@ -1,12 +1,13 @@
 //! The combined log format of nginx and Apache, and `common`, which lacks its last two values.
 //!
 //! `addr - user [time] "request" status bytes "referer" "user agent"`; the rest is kept as `rest`,
-//! unless it is Traefik's or HAProxy's, and a leading `host:port` (Apache's `vhost_combined`) is accepted.
+//! unless it is Traefik's, HAProxy's, Ingress-NGINX's or APISIX's, and a leading `host:port` (Apache's
+//! `vhost_combined`) is accepted, as are a host before the request and numbers before the referer.
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, number, peer_address, text, traefik};
+use crate::{haproxy_clf, ingress_nginx, number, peer_address, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
@@ -40,7 +41,8 @@ pub(crate) fn detect<'a>(
 pub(crate) fn is_likely(line: &str) -> bool {
     time_start(line).is_some_and(|at| {
         let is_request = line[at..].split_once(']').map_or("", |(_, rest)| rest.trim_ascii_start());
-        is_request.starts_with('"') && line[..at].split(' ').count() <= MAX_HEAD_WORDS
+        let (_, request) = request_host(is_request);
+        request.starts_with('"') && line[..at].split(' ').count() <= MAX_HEAD_WORDS
     })
 }
 
@@ -56,7 +58,8 @@ fn time_start(line: &str) -> Option<usize> {
 fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (head, rest) = line.split_at(time_start(line)?);
     let (time, rest) = rest[1..].split_once(']')?;
-    let (request, rest) = request_end(rest.trim_start_matches(' ').strip_prefix('"')?)?;
+    let (host, rest) = request_host(rest.trim_start_matches(' '));
+    let (request, rest) = request_end(rest.strip_prefix('"')?)?;
     let (status, rest) = text::word(rest.strip_prefix(' ')?.trim_start_matches(' '));
     let (bytes, rest) = text::word(rest);
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
@@ -66,11 +69,21 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         return None;
     }
     head_fields(head.trim_ascii(), record);
+    if !host.is_empty() {
+        record.put(["http_host", host], Field::Host);
+    }
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
     record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
     tail_fields(&values, record);
     Some(()).filter(|()| !bytes.is_empty())
+}
+
+/// The requested host that APISIX writes before the request, and the request.
+fn request_host(text: &str) -> (&str, &str) {
+    let (host, rest) = text::word(text);
+    let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte));
+    if is_host && rest.starts_with('"') { (host, rest) } else { ("", text) }
 }
 
 /// The request and what follows its closing quote: the first quote with a status behind it, since
@@ -149,6 +162,8 @@ fn list_length(text: &str) -> usize {
 
 /// The values behind the bytes.
 struct TailValues<'a> {
+    /// Numbers before the referer.
+    numbers: &'a str,
     referer: Option<&'a str>,
     user_agent: Option<&'a str>,
     rest: &'a str,
@@ -156,10 +171,20 @@ struct TailValues<'a> {
 
 impl<'a> TailValues<'a> {
     fn new(text: &'a str) -> Self {
+        let (numbers, text) = leading_numbers(text);
         let (referer, rest) = tail_value(text);
         let (user_agent, rest) = if referer.is_some() { tail_value(rest) } else { (None, rest) };
-        Self { referer, user_agent, rest }
+        Self { numbers, referer, user_agent, rest }
     }
+}
+
+/// Numbers before a quoted value, which are times mostly; none if something else follows.
+fn leading_numbers(text: &str) -> (&str, &str) {
+    let Some(at) = text.find(" \"") else { return ("", text) };
+    let is_number = |word: &str| word == "-" || number::float(word).is_some();
+    let is_all =
+        !text.starts_with('"') && text[..at].split(' ').all(is_number) && &text[..at] != "-";
+    if is_all { (&text[..at], &text[at + 1..]) } else { ("", text) }
 }
 
 /// A value and what follows its closing quote: the quote before a blank or the end behind which all
@@ -200,8 +225,17 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
     if let Some(agent) = values.user_agent {
         record.put(["http_user_agent", text::unescape(agent, record.arena)], Field::UserAgent);
     }
-    if traefik::parse_end(values.rest, record).is_none()
+    let is_apisix = !record.is_free(Field::Host)
+        && !values.numbers.is_empty()
+        && ingress_nginx::parse_apisix_end(values.rest, record).is_some();
+    let field = if is_apisix { Field::DurationSeconds } else { Field::Attr };
+    if !values.numbers.is_empty() {
+        record.put(["request_time", values.numbers], field);
+    }
+    if !is_apisix
+        && traefik::parse_end(values.rest, record).is_none()
         && haproxy_clf::parse_end(values.rest, record).is_none()
+        && ingress_nginx::parse_end(values.rest, record).is_none()
     {
         record.attr(["rest", values.rest]);
     }

@@ -296,6 +296,7 @@ mod tests {
                   body: [2026-11-20T11:59:58.123Z] "GET /a HTTP/1.1" 200 - 0 5 1 0 "-" "x" "id" "a.example" "6.6.6.6:1"" "id" "b.example" "10.0.0.4:80"
                 log
                   ts: 2026-11-20T11:59:58.123Z
+                  severity: warn
                   body: [2026-11-20 11:59:58.123][12][warning][main] "x y z" 1 2
             "#]],
         );

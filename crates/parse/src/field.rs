@@ -15,6 +15,8 @@ pub(crate) enum Field {
     Time,
     /// A time, if the line has no other.
     TimeOtherwise,
+    /// Nanoseconds beside a time in whole seconds.
+    TimeNanos,
     ClientAddress,
     /// The address of a connection, which is the client's if the line has no other.
     PeerAddress,
@@ -52,9 +54,14 @@ pub(crate) enum Field {
     DurationOtherwise,
     DurationMillis,
     DurationMicros,
+    DurationNanos,
+    /// A duration with its unit (`1.5ms`), if the line has no other; a bare number stays an attribute.
+    DurationText,
     UpstreamConnect,
     UpstreamHeader,
     UpstreamResponse,
+    UpstreamResponseMillis,
+    UpstreamResponseNanos,
     UpstreamAddress,
     UpstreamStatus,
     UpstreamName,
@@ -69,6 +76,10 @@ pub(crate) enum Field {
     Program,
     ProcessId,
     Facility,
+    /// MongoDB's time: an attribute that tells its log.
+    MongoTime,
+    /// A key of an access line in JSON of a program that `json_access` knows.
+    AccessMark,
     /// Envoy's flags: an attribute that tells its access log.
     ResponseFlags,
     /// Caddy's target: an attribute that tells its access log.
@@ -104,12 +115,14 @@ impl Field {
 
     /// Whether the text is used only if the others leave its column free: it is less exact.
     pub(crate) fn is_late(self) -> bool {
-        const LATE: [Field; 5] = [
+        const LATE: [Field; 7] = [
             Field::TimeOtherwise,
+            Field::TimeNanos,
             Field::PeerAddress,
             Field::ForwardedFor,
             Field::StatusOtherwise,
             Field::DurationOtherwise,
+            Field::DurationText,
         ];
         LATE.contains(&self)
     }
@@ -171,6 +184,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "timestamp.seconds"
         | "instant.epochSecond" => Field::Time,
         "t" => Field::TimeOtherwise,
+        "instant.nanoOfSecond" | "time.nanos" | "timestamp.nanos" => Field::TimeNanos,
         "client_ip" | "clientip" | "client.address" | "client_address" | "remote_ip" => {
             Field::ClientAddress
         }
@@ -183,27 +197,44 @@ pub(crate) fn of_key(key: &str) -> Field {
         }
         "path" | "url.path" | "url_path" | "url" => Field::Target,
         "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
-        "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
-            Field::Protocol
-        }
+        "protocol"
+        | "http_version"
+        | "httpversion"
+        | "http.version"
+        | "network.protocol.version"
+        | "network_protocol_version" => Field::Protocol,
         "status_code"
         | "statusCode"
         | "http.response.status_code"
         | "http_response_status_code"
         | "response_code" => Field::Status,
-        "http.request.size" | "request_bytes" => Field::RequestBytes,
-        "http.response.size" | "response_bytes" => Field::ResponseBytes,
-        "http.response.body.size" | "response_body_bytes" => Field::ResponseBodyBytes,
+        "response" => Field::StatusOtherwise,
+        "http.request.size" | "http.request.bytes" | "request_bytes" | "bytes_in" => {
+            Field::RequestBytes
+        }
+        "http.response.size" | "http.response.bytes" | "response_bytes" => Field::ResponseBytes,
+        "http.response.body.size"
+        | "http.response.body.bytes"
+        | "response_body_bytes"
+        | "bytes_out"
+        | "bytes" => Field::ResponseBodyBytes,
         "user_agent" | "user_agent.original" | "user_agent_original" | "agent" => Field::UserAgent,
-        "referer" | "referrer" | "http_referrer" | "http.request.header.referer" => Field::Referer,
+        "referer"
+        | "referrer"
+        | "http_referrer"
+        | "http.request.header.referer"
+        | "http.request.referrer" => Field::Referer,
         "duration_seconds" | "request_duration_seconds" => Field::DurationSeconds,
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
-        "requestId" | "x_request_id" => Field::RequestId,
+        "event.duration" => Field::DurationNanos,
+        "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
+        | "responseTime" => Field::DurationText,
+        "requestId" | "http.request.id" | "x_request_id" => Field::RequestId,
         "message" | "Message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
         "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
         "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" | "log_level" | "@l" | "@level" | "levelname" | "level_name" => {
+        | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname" | "level_name" => {
             Field::Severity
         }
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
@@ -219,8 +250,19 @@ pub(crate) fn of_key(key: &str) -> Field {
 /// The meaning of a key that one program writes, or that often has the address of a peer.
 fn of_program_key(key: &str) -> Field {
     match key {
-        "client" | "remote" | "remoteAddr" | "remoteAddress" | "remote_address" | "clientIP"
-        | "clientIp" | "remoteIP" | "remoteIp" => Field::PeerAddress,
+        "client" | "client.ip" | "source.ip" | "ip" | "remote" | "remoteAddr" | "remoteAddress"
+        | "remote_address" | "clientIP" | "clientIp" | "remoteIP" | "remoteIp" => {
+            Field::PeerAddress
+        }
+        "httpRequest.requestMethod"
+        | "properties.httpMethod"
+        | "ClientRequestMethod"
+        | "latencies.request"
+        | "apisix_latency"
+        | "RequestMethod" => Field::AccessMark,
+        "t.$date" => Field::MongoTime,
+        "url.original" => Field::Target,
+        "url.domain" => Field::Host,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
         // Tomcat.

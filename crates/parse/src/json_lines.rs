@@ -10,8 +10,10 @@ use crate::envoy;
 use crate::field::{self, Field};
 use crate::format::{Format, JSON_ESCAPE, NamedFormat};
 use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
+use crate::json_access;
 use crate::pino_http;
 use crate::record::{LineFault, Record, RowKind};
+use crate::severity;
 use crate::tomcat_json;
 
 /// Longest prefix of a nested key that is kept: a long key would be copied into each of its
@@ -90,6 +92,15 @@ impl JsonLines {
         self.read(line, record)?;
         if !record.is_free(Field::ResponseFlags) {
             return Ok(envoy::parse_json(record));
+        }
+        if !record.is_free(Field::AccessMark)
+            && let Some(kind) = json_access::parse(record)
+        {
+            return Ok(kind);
+        }
+        if !record.is_free(Field::MongoTime) {
+            let level = record.text("s").and_then(severity::of_mongodb);
+            record.log.severity = record.log.severity.or(level);
         }
         if !record.is_free(Field::CaddyTarget) {
             return Ok(caddy::parse_json(record));
@@ -315,6 +326,75 @@ mod tests {
                   http_response_status_code: 204
                   user_agent_original: x
                   duration_seconds: 0.0125
+            "#]],
+        );
+    }
+
+    #[test]
+    fn schemas_of_shippers_and_frameworks_are_known() {
+        check_format(
+            LogFormat::Auto,
+            r#"{"clientip":"192.0.2.1","timestamp":"20/Nov/2026:12:00:00 +0000","verb":"GET","request":"/a?b=1","httpversion":"1.1","response":"404","bytes":"12"}
+{"time":"2026-11-20T12:00:00Z","remote_ip":"192.0.2.1","host":"h","method":"GET","uri":"/a","status":502,"latency":812345,"latency_human":"812.345µs","bytes_in":0,"bytes_out":12}
+{"level":"info","ts":1795175999.5,"msg":"request","status":200,"method":"GET","path":"/a","latency":"1.5ms","ip":"192.0.2.1"}
+{"@timestamp":"2026-11-20T12:00:00Z","message":"GET /a","http":{"request":{"method":"GET"},"response":{"status_code":503,"body":{"bytes":3}},"version":"1.1"},"url":{"original":"/a"},"client":{"ip":"192.0.2.1"},"event":{"duration":1500000}}
+{"Timestamp":"2026-11-20T12:00:00Z","LogLevel":"Error","Message":"bad request","took":"soon"}
+{"instant":{"epochSecond":1795175999,"nanoOfSecond":123000000},"level":"ERROR","message":"boom"}
+{"t":{"$date":"2026-11-20T11:59:59.123+00:00"},"s":"E","c":"NETWORK","id":22943,"ctx":"listener","msg":"Connection refused"}
+"#,
+            expect![[r#"
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.1
+                  http_request_method: GET
+                  url_path: /a
+                  url_query: b=1
+                  network_protocol_version: 1.1
+                  http_response_status_code: 404
+                  response_body_bytes: 12
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.1
+                  server_address: h
+                  http_request_method: GET
+                  url_path: /a
+                  http_response_status_code: 502
+                  request_bytes: 0
+                  response_body_bytes: 12
+                  duration_seconds: 0.000812345
+                  attrs: {latency: 812345}
+                request
+                  ts: 2026-11-20T11:59:59.500Z
+                  client_address: 192.0.2.1
+                  http_request_method: GET
+                  url_path: /a
+                  http_response_status_code: 200
+                  duration_seconds: 0.0015
+                  attrs: {level: info, msg: request}
+                request
+                  ts: 2026-11-20T12:00:00Z
+                  client_address: 192.0.2.1
+                  http_request_method: GET
+                  url_path: /a
+                  network_protocol_version: 1.1
+                  http_response_status_code: 503
+                  response_body_bytes: 3
+                  duration_seconds: 0.0015
+                  attrs: {message: GET /a}
+                log
+                  ts: 2026-11-20T12:00:00Z
+                  severity: error
+                  body: bad request
+                  attrs: {took: soon}
+                log
+                  ts: 2026-11-20T11:59:59.123Z
+                  severity: error
+                  body: boom
+                log
+                  ts: 2026-11-20T11:59:59.123Z
+                  severity: error
+                  body: Connection refused
+                  attrs: {s: E, c: NETWORK, id: 22943, ctx: listener}
             "#]],
         );
     }

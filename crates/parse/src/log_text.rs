@@ -85,7 +85,13 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
     {
         return severity::of_word(level.trim_ascii());
     }
-    if let Some(severity) = severity_before_colon(text::word(text).0) {
+    // `12][error][config] ` of Envoy.
+    let first = text::word(text).0;
+    let mut chain = first.split("][").filter(|_| first.contains("]["));
+    if let Some(severity) = chain.find_map(|part| severity_of_part(bare(part))) {
+        return Some(severity);
+    }
+    if let Some(severity) = severity_before_colon(first) {
         return Some(severity);
     }
     let words = text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
@@ -107,13 +113,21 @@ fn bare(word: &str) -> &str {
     word.trim_matches(['[', ']', ':', '<', '>', '-', '|', ','])
 }
 
+fn is_word(text: &str) -> bool {
+    text.len() >= 3 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+fn severity_of_part(part: &str) -> Option<&'static str> {
+    if is_word(part) { severity::of_word(part) } else { None }
+}
+
 /// The severity of a word in brackets or capitals, also before or behind other parts of it:
 /// `WARNING:root:text`, `[7]INFO:app:text`, `WARN[0012]`, `ERROR/MainProcess]`, `app.ERROR:`.
 fn level_of(word: &str) -> Option<&'static str> {
     let bare = bare(word);
     let is_bracketed = (word.starts_with('[') && word.ends_with(']'))
         || (word.starts_with('<') && word.ends_with('>'));
-    if is_bracketed && bare.len() >= 3 && bare.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+    if is_bracketed && is_word(bare) {
         return severity::of_word(bare);
     }
     let parts = bare.split([':', '/', '[', ']', '(']).take(2);
@@ -130,14 +144,7 @@ fn severity_of_letter(text: &str) -> Option<&'static str> {
     if !is_component || !context.starts_with('[') {
         return None;
     }
-    match level {
-        "F" => Some("critical"),
-        "E" => Some("error"),
-        "W" => Some("warn"),
-        "I" => Some("info"),
-        "D" | "D1" | "D2" | "D3" | "D4" | "D5" => Some("debug"),
-        _ => None,
-    }
+    severity::of_mongodb(level)
 }
 
 fn capitals(word: &str) -> Option<&'static str> {

@@ -51,6 +51,30 @@ pub(crate) fn seconds(text: &str) -> Option<f64> {
     float(text).filter(|value| *value >= 0.0)
 }
 
+/// Seconds of a duration with its unit, as Go and many loggers write it: `25.1µs`, `1m2.5s`, `12 ms`.
+pub(crate) fn span_seconds(text: &str) -> Option<f64> {
+    let mut seconds = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|mark: char| !mark.is_ascii_digit() && mark != '.')?;
+        let (value, behind) = rest.split_at(digits);
+        let behind = behind.strip_prefix(' ').unwrap_or(behind);
+        let unit = behind.find(|mark: char| mark.is_ascii_digit()).unwrap_or(behind.len());
+        let scale = match behind[..unit].trim_ascii_end() {
+            "ns" => 1e-9,
+            "µs" | "us" | "\u{3bc}s" => 1e-6,
+            "ms" | "msec" | "msecs" => 1e-3,
+            "s" | "sec" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        seconds += float(value)? * scale;
+        rest = &behind[unit..];
+    }
+    (!text.is_empty()).then_some(seconds)
+}
+
 /// Normalizes words for true and false.
 pub(crate) fn boolean(text: &str) -> Option<&'static str> {
     const WORDS: [(&str, [&str; 6]); 2] = [
@@ -64,6 +88,15 @@ pub(crate) fn boolean(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_need_a_unit() {
+        let micros = |text| span_seconds(text).map(|seconds| (seconds * 1e6).round());
+        let known = ["25.1µs", "1m2.5s", "12 ms", "0.105s", "3msecs", "1h0m0s"];
+        let expected = [25.0, 62_500_000.0, 12_000.0, 105_000.0, 3_000.0, 3_600_000_000.0];
+        assert_eq!(known.map(micros), expected.map(Some));
+        assert_eq!(["", "12", "1.5 apples", "ms", "-1ms", "1ms2"].map(micros), [None; 6]);
+    }
 
     #[test]
     fn numbers_are_what_the_standard_library_says() {

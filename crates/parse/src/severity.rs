@@ -52,6 +52,18 @@ pub(crate) fn of_php(text: &str) -> Option<&'static str> {
     }
 }
 
+/// The severity of MongoDB's letter, with a degree for messages of debugging.
+pub(crate) fn of_mongodb(letter: &str) -> Option<&'static str> {
+    match letter {
+        "F" => Some("critical"),
+        "E" => Some("error"),
+        "W" => Some("warn"),
+        "I" => Some("info"),
+        "D" | "D1" | "D2" | "D3" | "D4" | "D5" => Some("debug"),
+        _ => None,
+    }
+}
+
 /// The severity for a word or a number.
 ///
 /// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.

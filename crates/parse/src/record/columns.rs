@@ -33,8 +33,9 @@ impl<'a> Record<'a> {
     fn take_log(&mut self, pair: &NamedText<'a>) -> bool {
         let value = pair.value;
         match pair.field {
-            Field::Time => self.take_time(value),
+            Field::Time | Field::MongoTime => self.take_time(value),
             Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
+            Field::TimeNanos => self.take_nanos(value),
             Field::Message => self.take_message(value),
             Field::MessageOtherwise if self.seen & Field::Message.bit() == 0 => {
                 self.take_message(value)
@@ -75,6 +76,7 @@ impl<'a> Record<'a> {
             | Field::Facility => false,
             Field::Time => self.take_time(value),
             Field::TimeOtherwise => self.ts.is_some() || self.take_time(value),
+            Field::TimeNanos => self.take_nanos(value),
             Field::ClientAddress => self.take_client(value),
             Field::PeerAddress => peer_address::is_peer(value) && self.take_client(value),
             Field::ForwardedFor => self.take_forwarded(value),
@@ -141,6 +143,10 @@ impl<'a> Record<'a> {
                 }
                 set(&mut row.duration_seconds, seconds)
             }
+            Field::DurationNanos => {
+                set(&mut row.duration_seconds, number::seconds(value).map(|span| span / 1e9))
+            }
+            Field::DurationText => set(&mut row.duration_seconds, number::span_seconds(value)),
             Field::UpstreamConnect => {
                 set(&mut row.upstream_connect_seconds, upstream_list::sum_seconds(value))
             }
@@ -150,6 +156,14 @@ impl<'a> Record<'a> {
             Field::UpstreamResponse => {
                 set(&mut row.upstream_response_seconds, upstream_list::sum_seconds(value))
             }
+            Field::UpstreamResponseMillis => set(
+                &mut row.upstream_response_seconds,
+                number::seconds(value).map(|span| span / 1e3),
+            ),
+            Field::UpstreamResponseNanos => set(
+                &mut row.upstream_response_seconds,
+                number::seconds(value).map(|span| span / 1e9),
+            ),
             Field::UpstreamStatus => {
                 let last = upstream_list::last(value).and_then(number::integer);
                 set(&mut row.upstream_status_code, last)
@@ -182,6 +196,18 @@ impl<'a> Record<'a> {
         self.ts.is_none() && {
             self.ts = self.times.read(value);
             self.ts.is_some()
+        }
+    }
+
+    /// Adds nanoseconds to a time in whole seconds.
+    fn take_nanos(&mut self, value: &str) -> bool {
+        let nanos = number::integer(value).filter(|nanos| (0..1_000_000_000).contains(nanos));
+        match (self.ts, nanos) {
+            (Some(ts), Some(nanos)) if ts.0 % 1_000_000 == 0 => {
+                self.ts = Some(weir_tables::Micros(ts.0 + nanos / 1000));
+                true
+            }
+            _ => false,
         }
     }
 

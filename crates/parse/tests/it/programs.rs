@@ -186,6 +186,19 @@ const GO: &[ProgramLine] = &[
             ("duration_seconds", "0.0000251"),
         ],
     ),
+    (
+        "[pid: 12|app: 0|req: 3/7] 192.0.2.1 () {36 vars in 500 bytes} [Fri Nov 27 22:33:16 2026] GET /a?b= => generated 9 bytes in 0 msecs => generated 3 bytes in 12 msecs (HTTP/1.1 502) 2 headers in 80 bytes (1 switches on core 0)",
+        &[
+            ("table", "request"),
+            ("program", "uwsgi"),
+            ("ts", "2026-11-27T22:33:16.000000Z"),
+            ("client_address", "192.0.2.1"),
+            ("url_path", "/a"),
+            ("http_response_status_code", "502"),
+            ("response_body_bytes", "3"),
+            ("duration_seconds", "0.012"),
+        ],
+    ),
 ];
 
 /// `logging` of Python 3.11 with the formats of its documentation, Celery and Django; structlog 26.1,
