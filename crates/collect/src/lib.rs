@@ -9,4 +9,4 @@ pub mod logs;
 pub mod recording;
 
 pub use error::CollectError;
-pub use host::{HostOptions, HostSampler, ListenerSummary};
+pub use host::{HostOptions, HostSampler, KernelMessage, ListenerSummary};

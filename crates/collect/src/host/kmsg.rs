@@ -1,4 +1,4 @@
-//! Kernel messages from `/dev/kmsg`; messages that concern traffic are classified.
+//! Kernel messages from `/dev/kmsg`; messages of known kinds are classified.
 //!
 //! Source: the kernel's `Documentation/ABI/testing/dev-kmsg`. Each read returns one record,
 //! `prefix;message`; the prefix is priority and facility in one number, sequence, microseconds
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use weir_tables::{Batch, Kmsg, KmsgRows, Micros};
 
+use super::kernel_message::KernelMessage;
 use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
@@ -114,15 +115,15 @@ fn push(bytes: &[u8], start: TimeWindow, host: &str, rows: &mut KmsgRows) {
         if ts < start.oldest {
             continue;
         }
-        let known = recognise(&record.body);
+        let known = KernelMessage::read(&record.body);
         rows.push(&Kmsg {
             ts,
             host,
             sequence: record.sequence,
             severity: SEVERITIES[record.priority % 8],
             facility: FACILITIES.get(record.priority / 8).copied().unwrap_or("other"),
-            kind: known.map(|(kind, _)| kind),
-            subject: known.and_then(|(_, subject)| subject),
+            kind: known.map(|known| known.kind),
+            subject: known.and_then(|known| known.subject),
             body: &record.body,
             is_backlog: Some(ts < start.first),
         });
@@ -149,69 +150,6 @@ fn parse(line: &[u8]) -> Option<KmsgRecord<'_>> {
     })
 }
 
-/// The kind of a message, and its subject.
-///
-/// A process chooses its name, of up to 15 bytes. So words that fit into a name count only where no
-/// name can stand.
-fn recognise(body: &str) -> Option<(&'static str, Option<&str>)> {
-    if let Some((_, rest)) = body.split_once("]: segfault at ") {
-        let name = body[..body.len() - rest.len()].rsplit_once('[').map(|(name, _)| name);
-        return Some(("segfault", name));
-    }
-    if body.contains(" invoked oom-killer: ") || body.starts_with("traps: ") {
-        return None;
-    }
-    if let Some((_, rest)) = body.split_once("ossible SYN flooding on port ") {
-        // "80", since 6.0 "0.0.0.0:80" or "[::]:80"
-        let address = rest.split(". ").next().unwrap_or(rest).trim_end_matches('.');
-        return Some(("syn_flood", address.rsplit(':').next()));
-    }
-    let killed =
-        ["Out of memory: ", "Memory cgroup out of memory: ", ""].iter().find_map(|cause| {
-            let rest = body.strip_prefix(cause)?;
-            rest.strip_prefix("Killed process ").or_else(|| rest.strip_prefix("Kill process "))
-        });
-    if let Some(rest) = killed {
-        return Some(("oom_kill", between(rest, ["(", ")"])));
-    }
-    if let Some((_, rest)) = body.split_once("I/O error") {
-        return Some(("io_error", rest.split_once("dev ").map(|(_, dev)| word(dev))));
-    }
-    if body.contains("emounting filesystem read-only") {
-        let device = between(body, ["(device ", ")"]).or_else(|| between(body, ["(", ")"]));
-        return Some(("readonly_remount", device.map(word)));
-    }
-    if body.contains("nf_conntrack: table full") {
-        return Some(("conntrack_full", None));
-    }
-    if body.contains("blocked for more than") {
-        let task = body.split_once("task ").and_then(|(_, task)| task.split(':').next());
-        return Some(("hung_task", task));
-    }
-    if body.contains("too many orphaned sockets") {
-        return Some(("orphans", None));
-    }
-    link_down(body).map(|device| ("link_down", Some(device)))
-}
-
-/// "ena 0000:00:05.0 eth0: Link is down", "e1000e: eth0 NIC Link is Down", "eth0: Link Down".
-fn link_down(body: &str) -> Option<&str> {
-    let at = ["Link is down", "Link is Down", "Link down", "Link Down", "link down"]
-        .iter()
-        .find_map(|words| body.find(words))?;
-    let before = body[..at].trim_end().trim_end_matches("NIC").trim_end().trim_end_matches(':');
-    before.rsplit([' ', ':']).find(|word| !word.is_empty())
-}
-
-fn between<'a>(text: &'a str, [open, close]: [&str; 2]) -> Option<&'a str> {
-    text.split_once(open)?.1.split(close).next()
-}
-
-/// The first word, without the comma or colon after it.
-fn word(text: &str) -> &str {
-    text.split([' ', ',', ':', ')']).next().unwrap_or(text)
-}
-
 #[cfg(test)]
 mod tests {
     use weir_tables::Rows;
@@ -219,52 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_messages_name_their_subject() {
-        let known = "
-            syn_flood | 80 | TCP: request_sock_TCP: Possible SYN flooding on port 80. Sending cookies.  Check SNMP counters.
-            syn_flood | 8080 | TCP: request_sock_TCP: Possible SYN flooding on port 0.0.0.0:8080. Sending cookies.
-            syn_flood | 443 | TCP: Possible SYN flooding on port [::]:443. Dropping request.
-            oom_kill | java | Out of memory: Killed process 4242 (java) total-vm:1kB, anon-rss:1kB
-            oom_kill | python3 | Memory cgroup out of memory: Killed process 7 (python3) total-vm:9kB
-            oom_kill | mysqld | Out of memory: Kill process 9 (mysqld) score 5
-            io_error | sdb | blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)
-            io_error | dm-0 | Buffer I/O error on dev dm-0, logical block 1
-            readonly_remount | sda1 | EXT4-fs (sda1): Remounting filesystem read-only
-            conntrack_full | - | nf_conntrack: nf_conntrack: table full, dropping packet
-            hung_task | jbd2/sda1-8 | INFO: task jbd2/sda1-8:301 blocked for more than 120 seconds.
-            orphans | - | TCP: too many orphaned sockets
-            segfault | nginx | nginx[812]: segfault at 0 ip 00 sp 00 error 4
-            link_down | eth0 | ena 0000:00:05.0 eth0: Link is down
-            link_down | eth1 | e1000e: eth1 NIC Link is Down
-";
-        for line in known.lines().filter(|line| !line.is_empty()) {
-            let [kind, subject, body] = line.trim().splitn(3, " | ").collect::<Vec<_>>()[..] else {
-                panic!("{line}")
-            };
-            let subject = (subject != "-").then_some(subject);
-            assert_eq!(recognise(body), Some((kind, subject)), "{body}");
-        }
-    }
-
-    #[test]
-    fn names_of_processes_are_not_taken_for_messages() {
-        let crash = "I/O error dev a[7]: segfault at 0 ip 00 sp 00 error 4";
-        assert_eq!(recognise(crash), Some(("segfault", Some("I/O error dev a"))));
-        for body in [
-            "Killed process  invoked oom-killer: gfp_mask=0x100cca, order=0",
-            "I/O error dev a invoked oom-killer: gfp_mask=0x100cca, order=0",
-            "traps: Link is down[7] general protection fault ip:1 sp:2 error:0",
-            "audit: type=1326 comm=\"Killed process \" exe=\"/x (nginx)\"",
-        ] {
-            assert_eq!(recognise(body), None, "{body}");
-        }
-    }
-
-    #[test]
-    fn other_messages_and_broken_records_are_kept_or_left_out_without_panic() {
-        assert_eq!(recognise("NET: Registered PF_INET6 protocol family"), None);
-        assert_eq!(recognise("ossible SYN flooding on port "), Some(("syn_flood", Some(""))));
-        assert_eq!(recognise("Link is down"), None);
+    fn broken_records_are_left_out_without_panic() {
         for line in [&b"6,339"[..], b";", b"x,1,2,-;a", b"6,1,-5,-;a", b"\xff,1,1,-;a"] {
             assert!(parse(line).is_none());
         }

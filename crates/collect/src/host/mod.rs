@@ -33,6 +33,7 @@ mod filesystem;
 mod firewall_rule;
 mod host_info;
 mod idle_close;
+mod kernel_message;
 mod kmsg;
 mod listener;
 mod mdstat;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use weir_tables::{Batch, Micros, Rows};
 
 use crate::CollectError;
+pub use kernel_message::KernelMessage;
 use netns::NetnsList;
 pub use netns::inside as inside_netns;
 pub use netns_name::NetnsNames;
