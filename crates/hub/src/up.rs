@@ -220,7 +220,12 @@ impl HubStart<'_> {
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
         let faults = FaultReporter::start(&store, &clock, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
-        let intake = intake.start(values, &store, &clock, &meter).await?;
+        let kernels = intake::KernelLines {
+            fleet: Arc::clone(&fleet),
+            own_host: is_watching.then(|| values.collect.host.clone()),
+            started: clock.now(),
+        };
+        let intake = intake.start(values, &store, &clock, &meter, kernels).await?;
         let _ = app.intake.set(intake.shared());
         let signals = Signals::new()?;
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;

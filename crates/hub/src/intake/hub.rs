@@ -12,6 +12,7 @@ use weir_process::meter::{LineCounts, Meter, Stage};
 use weir_store::{ErrorKind, Store, StoreError};
 use weir_tables::{Batch, Clock, Micros, Parcel, Rows};
 
+use super::kernel::KernelLines;
 use super::redact;
 
 /// The hub as the intake sees it.
@@ -21,6 +22,7 @@ pub(super) struct StoreHub {
     pub(super) meter: Arc<Meter>,
     pub(super) host: String,
     pub(super) parsers: Parsers,
+    pub(super) kernel_lines: KernelLines,
 }
 
 impl Hub for StoreHub {
@@ -57,8 +59,9 @@ impl Hub for StoreHub {
         redact::cleaned(&self.parsers, batch)
     }
 
-    fn keep(&self, batches: Vec<Batch>) -> KeepFuture<'_> {
+    fn keep(&self, mut batches: Vec<Batch>) -> KeepFuture<'_> {
         Box::pin(async move {
+            batches.extend(self.kernel_lines.read(&batches));
             let started = Instant::now();
             match self.store.append(Parcel { range: None, batches }).await {
                 Ok(appended) => {

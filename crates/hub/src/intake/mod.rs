@@ -6,6 +6,7 @@
 mod checks;
 mod http;
 mod hub;
+mod kernel;
 mod redact;
 mod scrape;
 
@@ -31,6 +32,7 @@ use crate::store_failure;
 use checks::CheckSettings;
 pub(crate) use http::{ReceivedBody, response_of};
 use hub::StoreHub;
+pub(crate) use kernel::KernelLines;
 
 /// How often counts become rows of `intake_run`.
 const REPORT: Duration = Duration::from_secs(10);
@@ -234,8 +236,10 @@ impl BoundIntake {
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
+        kernel_lines: KernelLines,
     ) -> Result<RunningIntake, Failure> {
         let hub = Arc::new(StoreHub {
+            kernel_lines,
             store: Arc::clone(store),
             clock: Arc::clone(clock),
             meter: Arc::clone(meter),

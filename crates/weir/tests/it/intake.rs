@@ -319,6 +319,31 @@ fn frames_of_logger_are_rows_with_their_host_over_udp_and_tcp() {
     }
 }
 
+/// A router, a virtual machine of somebody else: hosts whose kernel no agent reads.
+#[test]
+fn kernels_of_hosts_without_an_agent_are_heard_by_syslog() {
+    let mut hub = IntakeHub::new();
+    let port = hub.take("syslog_tcp");
+    let running = hub.start();
+    let mut sender = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let now = jiff::Timestamp::now();
+    let lines = format!(
+        "<4>1 {now} gw1 kernel - - - nf_conntrack: nf_conntrack: table full, dropping packet\n\
+         <6>1 {now} gw1 kernel - - - neighbour: arp_cache: neighbor table overflow!\n\
+         <6>1 {now} gw1 kernel - - - eth0: link becomes ready\n\
+         <12>1 {now} gw1 kernel - - - Out of memory: Killed process 42 (java) total-vm:1kB\n"
+    );
+    sender.write_all(lines.as_bytes()).expect("it reads");
+    let sql = "select count(*), count(distinct kind) from kmsg where host = 'gw1' \
+               and kind in ('conntrack_full', 'neighbor_full') and facility = 'kern' and not is_backlog";
+    arrived(&running, sql, 2);
+    assert_eq!(running.rows("select count(*) from kmsg")[0], [2]);
+    assert_eq!(running.rows("select count(*) from log where host = 'gw1'")[0], [4]);
+    let found = "select count(distinct rule), count(distinct rule) from finding where host = 'gw1' \
+                 and rule in ('conntrack.full', 'kernel.neighbor_table_full')";
+    arrived(&running, found, 2);
+}
+
 #[test]
 fn opentelemetrys_own_sdk_is_understood_over_http_and_grpc() {
     if !has_python("otlp") {
