@@ -6,6 +6,7 @@ mod replay;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -159,10 +160,9 @@ fn test(rules: &RuleSet, paths: &[PathBuf]) -> Result<(), Failure> {
             .hint("`weir rules test rules/`; a rule `a.b.sql` has its cases in `a.b.test`"));
     }
     files.sort();
-    let runner = CaseRunner::new()?;
     let (mut passed, mut failed) = (0, 0);
-    for file in &files {
-        match test_one(rules, file, &runner) {
+    for (file, outcome) in files.iter().zip(test_all(rules, &files)?) {
+        match outcome {
             Ok(results) => {
                 for result in results {
                     let place = format!("{}:{}", file.display(), result.line);
@@ -193,12 +193,39 @@ fn test(rules: &RuleSet, paths: &[PathBuf]) -> Result<(), Failure> {
     if failed > 0 { Err(Failure::new(format!("{failed} cases of rules failed"))) } else { Ok(()) }
 }
 
+type Outcome = Result<Vec<weir_rules::test_file::CaseResult>, Failure>;
+
+/// The outcome of each file; each processor takes the next file that nobody has taken.
+fn test_all(rules: &RuleSet, files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let runner = CaseRunner::new()?;
+        let mut outcomes = Vec::new();
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(file) = files.get(at)
+        {
+            outcomes.push((at, test_one(rules, file, &runner)));
+        }
+        Ok::<_, Failure>(outcomes)
+    };
+    let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let mut all = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..count.min(files.len())).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            match worker.join() {
+                Ok(outcomes) => all.extend(outcomes?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok::<_, Failure>(all)
+    })?;
+    all.sort_by_key(|(at, _)| *at);
+    Ok(all.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
 /// The rule beside the test file counts, else the loaded one of its name.
-fn test_one(
-    rules: &RuleSet,
-    file: &Path,
-    runner: &CaseRunner,
-) -> Result<Vec<weir_rules::test_file::CaseResult>, Failure> {
+fn test_one(rules: &RuleSet, file: &Path, runner: &CaseRunner) -> Outcome {
     let read =
         |path: &Path| std::fs::read_to_string(path).map_err(|error| read_failure(path, &error));
     let origin = file.display().to_string();
