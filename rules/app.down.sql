@@ -28,7 +28,7 @@ subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}{over_text}; {errors} requests got 502 or 503"
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
 look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
-silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests, or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache, Caddy and Traefik (whose level is `debug` for these): lines of their error logs, as for nginx; Envoy: requests whose details name errno 111. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
+silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests (without its address in the log: pages that were refused are answered), or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache, Caddy and Traefik (whose level is `debug` for these): lines of their error logs, as for nginx; Envoy: requests whose details name errno 111. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
 fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [text.refusals_text]
@@ -54,7 +54,7 @@ with go_errors as (
       or regexp_like(body, '^''50[024] [A-Z][A-Za-z ]+'' caused by: ') or body in ('500 Internal Server Error', '502 Bad Gateway', '504 Gateway Timeout') and attrs['error'] is not null)
 ),
 lines as (
-  select host, program, ts,
+  select host, program, ts, regexp_match(attrs['request'], '^[A-Z]+ ([^ ?]+)')[1] as url_path,
     case when attrs['upstream'] like '%://unix:%' then regexp_match(attrs['upstream'], '(unix:[^:]+)')[1]
          else coalesce(regexp_match(attrs['upstream'], '://([^/]+)')[1], attrs['upstream']) end as upstream
   from log
@@ -62,22 +62,22 @@ lines as (
     and program = 'nginx' and message_template like 'connect() %) while connecting to upstream'
     and (message_template like '%failed (111: %' or message_template like '%failed (2: %')
   union all
-  select host, program, ts, case when body like '%Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
+  select host, program, ts, null as url_path, case when body like '%Unix domain socket %' then concat('unix:', regexp_match(body, 'Unix domain socket ([^ ]+) ')[1])
       else regexp_match(body, 'attempt to connect to ([^ ]+)')[1] end as upstream
   from log
   where ts > $now - interval '20 seconds' and ts <= $now and program = 'apache' and (body like 'AH00957%' or body like 'AH02454%')
     and (attrs['system_error'] like '(111)%' or attrs['system_error'] like '(2)%')
   union all
-  select host, 'lighttpd' as program, ts, regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '') as upstream
+  select host, 'lighttpd' as program, ts, null as url_path, regexp_replace(regexp_match(body, ' (?:socket:|connect[(][)]) ?((?:tcp:|unix:|/)[^ ]+?)(?::? |$)')[1], '^tcp:', '') as upstream
   from log
   where ts > $now - interval '20 seconds' and ts <= $now and coalesce(program, '') in ('', 'other', 'lighttpd')
     and regexp_like(body, '^([0-9-]+ [0-9:]+: )?[(]([^ )]*/)?(gw_backend|mod_proxy|mod_fastcgi|mod_scgi)[.]c[.][0-9]+[)] (\[[a-z]+\] )?(establishing connection failed: (socket: [^ ]+: )?|connect[(][)] [^ ]+: )(Connection refused|No such file or directory)')
   union all
-  select host, program, ts, coalesce(regexp_match(reason, '^dial tcp ([^ ]+): connect: connection refused$')[1],
+  select host, program, ts, null as url_path, coalesce(regexp_match(reason, '^dial tcp ([^ ]+): connect: connection refused$')[1],
     regexp_match(reason, '^dial (unix [^ ]+): connect: (connection refused|no such file or directory)$')[1]) as upstream
   from go_errors
   union all
-  select host, program, ts, regexp_replace(upstream_address, '^[a-z]+://', '') as upstream
+  select host, program, ts, null as url_path, regexp_replace(upstream_address, '^[a-z]+://', '') as upstream
   from request
   where ts > $now - interval '20 seconds' and ts <= $now and tier = 'proxy' and program = 'envoy' and attrs['response_flags'] like '%UF%'
     and regexp_like(concat_ws(' ', attrs['response_code_details'], attrs['upstream_transport_failure_reason']), 'connect[_ ]error:[_ ]111|[Cc]onnection[_ ]refused')
@@ -131,6 +131,20 @@ hit as (
   join answers a on a.host = r.host and a.program = r.program
   group by r.host, r.program, r.upstream
 ),
+-- Where the log names no upstream: a page that was refused is answered again.
+answered_pages as (
+  select host, url_path, max(ts) as answered_ts
+  from request
+  where tier = 'proxy' and program = 'nginx' and http_response_status_code < 500 and coalesce(upstream_address, '') not like '%:%'
+    and ts > $now - interval '20 seconds' and ts <= $now
+  group by host, url_path
+),
+recovered as (
+  select l.host, l.program, l.upstream, max(p.answered_ts) as answered_ts
+  from (select distinct host, program, upstream, url_path from lines where url_path is not null) l
+  join answered_pages p on p.host = l.host and p.url_path = l.url_path
+  group by l.host, l.program, l.upstream
+),
 listening as (
   select host, server_port, max(process_name) as process_name, max(ts) as last_ts
   from listener
@@ -156,7 +170,7 @@ config as (
 select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as errors, l.process_name,
   date_part('epoch', r.last_ts) - date_part('epoch', r.first_ts) as lasted_seconds,
   case when r.last_ts <= $now - interval '12 seconds'
-      or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' and r.upstream not like '[::1]:%' or a.answered_ts > r.last_ts)
+      or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' and r.upstream not like '[::1]:%' or greatest(a.answered_ts, v.answered_ts) > r.last_ts)
     then 'yes' else 'no' end as over_text,
   case when r.program = 'haproxy' then 'checked' else 'counted' end as refusals_text,
   case when l.process_name is null then ''
@@ -166,13 +180,14 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
   case when c.file is not null then concat(c.file, ':', c.line, ' (', c.arguments, ')') else concat('the address in the configuration of ', r.program) end as place,
   case when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then 'note'
        when r.last_ts <= $now - interval '12 seconds'
-         or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' or a.answered_ts > r.last_ts) then 'note'
+         or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' or greatest(a.answered_ts, v.answered_ts) > r.last_ts) then 'note'
        when coalesce(a.errors, 0) > 0 then 'page' else 'mail' end as class,
   case when l.process_name is not null then concat_ws(', ',
     case when e.kills > 0 and k.process_name is null then 'mem.oom_kill' end,
     case when e.crashes > 0 and s.process_name is null then 'app.segfault' end) end as not_explained_by
 from refused r
 left join hit a on a.host = r.host and a.program = r.program and a.upstream = r.upstream
+left join recovered v on v.host = r.host and v.program = r.program and v.upstream = r.upstream
 left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
 left join config c on c.host = r.host and c.program = r.program and c.place = 1
   and split_part(c.arguments, ' ', 1) in (r.upstream, concat('http://', r.upstream), concat('http://', r.upstream, '/'))

@@ -7,9 +7,11 @@ for = "0s"
 every = "2s"
 clear = "30s"
 key = ["log_program"]
-needs = ["log", "config_directive", "process_stat"]
+needs = ["log", "config_directive", "process_stat", "kmsg"]
 when = """
 select 1 from log where (body like '%oo many open files%' or body like '%o file descriptors available%' or body like '%EMFILE%' or body like '%ENFILE%' or body like '%out of file descriptors%' or body like '%FD limit%' or attrs['system_error'] like '(2_)Too many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%oo many open files%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%o file descriptors available%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EMFILE%') and ts > $now - interval '30 seconds' and ts <= $now
+union all
+select 1 from kmsg where kind = 'files_full' and is_backlog is not true and ts > $now - interval '30 seconds' and ts <= $now
 union all
 select 1 from process_stat where open_files > 0.8 * open_files_limit and ts > $now - interval '30 seconds' and ts <= $now
 limit 1"""
@@ -54,6 +56,11 @@ with lines_said as (
       '(([A-Za-z_$][A-Za-z0-9_.$]*)?(Error|Exception): (\[Errno 2[34]\] |(accept )?E[MN]FILE: )?|Errno::E[MN]FILE: |Errno::E[MN]FILE [(]|[A-Z]+ \[[0-9]+\] ERROR |',
       '(Error in |Accepting client connection: |Failed to )?(accept4?|socket|open|accept connection)(\(\))?( failed)?: |accept tcp [^ ]+: (accept4?: )?|([a-z][a-z0-9_]*(::[a-z0-9_]+)*: )?[Aa]ccept failed( with error)?: )([Tt]oo many open files|[Nn]o file descriptors available)')))))
   group by 1, 2
+  union all
+  select host, 'the kernel' as program, count(*) as lines, concat(max(body), ' (too many open files in system)') as body, 'kmsg' as source, count(*) as refusals
+  from kmsg
+  where kind = 'files_full' and is_backlog is not true and ts > $now - interval '30 seconds' and ts <= $now
+  group by host
 ),
 processes as (
   select host, process_name as program, process_id, open_files, open_files_limit,

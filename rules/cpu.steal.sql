@@ -14,7 +14,7 @@ when = [
 ]
 explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
-  "app.slow_requests_logged", "app.slow_url", "client.aborts_499", "cpu.saturated",
+  "app.slow_requests_logged", "app.slow_url", "client.aborts_499", "cpu.saturated", "cpu.stalled",
   "db.connections_exhausted", "db.not_answering", "dns.resolver_slow", "proxy.bad_gateway",
   "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
