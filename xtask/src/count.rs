@@ -4,8 +4,10 @@
 //! is dropped again here.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::Command;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, Write};
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use crate::Result;
 
@@ -33,23 +35,48 @@ const FAILURE_LINES: usize = 120;
 
 impl Counts {
     /// Runs `command` to its end; `Ok(false)` when it failed.
+    ///
+    /// Its output goes through a file: every process that inherits a pipe can make it non-blocking for
+    /// all others (Node does), and a test program whose output then meets a full pipe ends with 101.
     pub(crate) fn run(&mut self, mut command: Command) -> Result<bool> {
         let name = command.get_program().to_string_lossy().into_owned();
-        // One pipe for both, so that cargo's `Running` lines come before the results that they announce.
-        let (reader, writer) = std::io::pipe()?;
+        let dir = crate::target_dir()?.join("tmp/xtask");
+        std::fs::create_dir_all(&dir)?;
+        let path = dir.join(format!("output-{}", std::process::id()));
+        let writer = File::options().create(true).append(true).open(&path)?;
+        // One file for both, so that cargo's `Running` lines come before the results that they announce.
         let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
         let mut child = spawned.map_err(|error| format!("cannot run `{name}`: {error}"))?;
-        // It holds the pipe's other ends, which would keep it open.
-        drop(command);
-        let mut reader = BufReader::new(reader);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line)? > 0 {
-            if self.line(String::from_utf8_lossy(&line).trim_end()) {
-                std::io::stdout().write_all(&line)?;
-            }
-            line.clear();
-        }
+        let shown = self.follow(BufReader::new(File::open(&path)?), &mut child);
+        std::fs::remove_file(&path)?;
+        shown?;
         Ok(child.wait()?.success())
+    }
+
+    /// Reads what a program writes until it has ended, and shows the lines that matter.
+    fn follow(&mut self, mut reader: BufReader<File>, child: &mut Child) -> Result {
+        let mut line = Vec::new();
+        loop {
+            // First: what it wrote is whole then.
+            let is_over = child.try_wait()?.is_some();
+            while reader.read_until(b'\n', &mut line)? > 0 {
+                if !line.ends_with(b"\n") && !is_over {
+                    break;
+                }
+                if self.line(String::from_utf8_lossy(&line).trim_end()) {
+                    std::io::stdout().write_all(&line)?;
+                }
+                line.clear();
+            }
+            if is_over {
+                return Ok(());
+            }
+            // A shell's `> /dev/stderr` empties the file.
+            if reader.get_ref().metadata()?.len() < reader.stream_position()? {
+                reader.rewind()?;
+            }
+            pause();
+        }
     }
 
     /// What failed tests printed, in the order in which they ran.
@@ -122,6 +149,11 @@ impl Counts {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a file tells nobody that it grew")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
 fn number(text: &str) -> u64 {
     text.trim_end_matches('.').parse().unwrap_or(0)
 }
@@ -134,6 +166,22 @@ mod tests {
         let mut counts = Counts::default();
         let shown: Vec<&str> = text.lines().filter(|line| counts.line(line)).collect();
         (counts, shown.join("\n"))
+    }
+
+    #[test]
+    fn output_is_whole_though_a_process_changes_the_mode_of_its_descriptor() {
+        let script = "import os, fcntl, subprocess
+fcntl.fcntl(1, fcntl.F_SETFL, os.O_NONBLOCK)
+text = b'x' * 999 + b'\\n'
+for _ in range(1000): assert os.write(1, text) == 1000
+subprocess.run(['sh', '-c', 'echo \"# pass 7\" >&2'])
+print('# fail 1')";
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", script]);
+        let mut counts = Counts::default();
+        counts.is_muted = true;
+        assert!(counts.run(command).expect("python3 runs"));
+        assert_eq!((counts.passed, counts.failed), (7, 1));
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     record.log.body = line;
+    if redis(line, record).is_some() {
+        return;
+    }
     let front = front(line);
     if let Some((ts, used)) = record.times.read_any_front(front) {
         record.ts = Some(ts);
@@ -36,6 +39,23 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     } else {
         record.log.severity = severity_at_front(line);
     }
+}
+
+/// Redis and Valkey: process, role, time and level, `812:M 20 Nov 2026 12:00:00.123 # text`.
+fn redis(line: &str, record: &mut Record<'_>) -> Option<()> {
+    let (process, rest) = line.split_once(':')?;
+    let rest = rest.strip_prefix(['M', 'S', 'C', 'X'])?.strip_prefix(' ')?;
+    let is_process = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    let (ts, used) = record.times.read_any_front(rest).filter(|_| is_process)?;
+    let severity = match rest[used..].trim_start_matches(' ').as_bytes() {
+        [b'#', b' ', ..] => "warn",
+        [b'*', b' ', ..] => "notice",
+        [b'-', b' ', ..] => "info",
+        [b'.', b' ', ..] => "debug",
+        _ => return None,
+    };
+    (record.ts, record.log.severity) = (Some(ts), Some(severity));
+    Some(())
 }
 
 /// A time behind a first word that is a level (`INFO  [2026-11-20 …]`, logrus' `WARN[2026-11-20…]`) or
@@ -124,7 +144,12 @@ fn severity_of_part(part: &str) -> Option<&'static str> {
 /// The severity of a word in brackets or capitals, also before or behind other parts of it:
 /// `WARNING:root:text`, `[7]INFO:app:text`, `WARN[0012]`, `ERROR/MainProcess]`, `app.ERROR:`.
 fn level_of(word: &str) -> Option<&'static str> {
+    // Telegraf's.
+    if let [b'E' | b'W' | b'I' | b'D', b'!'] = word.as_bytes() {
+        return severity::of_mongodb(&word[..1]);
+    }
     let bare = bare(word);
+    let word = word.strip_suffix(':').filter(|word| word.ends_with(']')).unwrap_or(word);
     let is_bracketed = (word.starts_with('[') && word.ends_with(']'))
         || (word.starts_with('<') && word.ends_with('>'));
     if is_bracketed && is_word(bare) {

@@ -229,6 +229,18 @@ const PYTHON_LOGGERS: &[ProgramLine] = &[
 /// logback 1.5 with the patterns of Dropwizard and Spring Boot, Monolog 2.9, `Logger` of Ruby 3.1,
 /// PHP-FPM 8.2; Rust's tracing, lograge and .NET's console by their documentation.
 const OTHER_LOGGERS: &[ProgramLine] = &[
+    // Redis 7.0, Telegraf, Fluentd and Envoy, after their documentation.
+    (
+        "1234:M 27 Nov 2026 22:23:02.123 # Can't save in background: fork: Cannot allocate memory",
+        &[("table", "log"), ("severity", "warn"), ("ts", "2026-11-27T22:23:02.123000Z")],
+    ),
+    ("1234:M 27 Nov 2026 22:23:02.123 * Ready to accept connections", &[("severity", "notice")]),
+    ("2026-11-27T22:23:02Z E! [inputs.mysql] Error in plugin: refused", &[("severity", "error")]),
+    ("2026-11-27 22:23:02 +0000 [warn]: #0 failed to flush the buffer", &[("severity", "warn")]),
+    (
+        "[2026-11-27 22:23:02.123][12][error][config] [source/x.cc:12] gRPC config stream closed",
+        &[("severity", "error"), ("ts", "2026-11-27T22:23:02.123000Z")],
+    ),
     (
         "ERROR [2026-11-27 22:37:44,583] [] com.acme.shop.OrderService: failed",
         &[("severity", "error"), ("ts", "2026-11-27T22:37:44.583000Z")],
