@@ -220,12 +220,7 @@ impl HubStart<'_> {
         let slow = slow_query::SlowQueryReporter::start(&store, &values.collect.host);
         let faults = FaultReporter::start(&store, &clock, &values.collect.host);
         let outputs = outputs.start(values, &store, &clock)?;
-        let kernels = intake::KernelLines {
-            fleet: Arc::clone(&fleet),
-            own_host: is_watching.then(|| values.collect.host.clone()),
-            started: clock.now(),
-        };
-        let intake = intake.start(values, &store, &clock, &meter, kernels).await?;
+        let intake = intake.start(values, &store, &clock, &meter, (&fleet, is_watching)).await?;
         let _ = app.intake.set(intake.shared());
         let signals = Signals::new()?;
         let destination: Arc<dyn Destination> = Arc::clone(&local) as _;

@@ -136,6 +136,7 @@ fn uwsgi<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.put(["protocol", protocol], Field::Protocol);
     record.put(["status", status], Field::Status);
     record.put(["bytes", bytes], Field::ResponseBodyBytes);
+    let span = span.strip_suffix(" via sendfile()").unwrap_or(span);
     match span.strip_suffix(" micros") {
         Some(micros) => record.put(["duration", micros], Field::DurationMicros),
         None => record.put(["duration", span], Field::DurationText),

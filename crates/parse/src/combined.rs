@@ -126,7 +126,12 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let (first, behind) = text::word(head);
     let second = text::word(behind).0;
     let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
-    let has_vhost = has_port && second != "-" && behind.contains(' ');
+    // Without a port: Apache's `%v %h %l %u`.
+    let has_vhost = second != "-"
+        && behind.contains(' ')
+        && (has_port
+            || !peer_address::is_address(first.trim_end_matches(','))
+                && peer_address::is_address(second));
     let rest = if has_vhost { behind } else { head };
     if has_vhost {
         record.put(["vhost", first], Field::Host);
@@ -180,11 +185,13 @@ impl<'a> TailValues<'a> {
 
 /// Numbers before a quoted value, which are times mostly; none if something else follows.
 fn leading_numbers(text: &str) -> (&str, &str) {
-    let Some(at) = text.find(" \"") else { return ("", text) };
-    let is_number = |word: &str| word == "-" || number::float(word).is_some();
-    let is_all =
-        !text.starts_with('"') && text[..at].split(' ').all(is_number) && &text[..at] != "-";
-    if is_all { (&text[..at], &text[at + 1..]) } else { ("", text) }
+    let at =
+        if text.starts_with(|mark: char| mark.is_ascii_digit()) { text.find(" \"") } else { None };
+    let Some((numbers, rest)) = at.map(|at| (&text[..at], &text[at + 1..])) else {
+        return ("", text);
+    };
+    let is_all = numbers.split(' ').all(|word| word == "-" || number::float(word).is_some());
+    if is_all { (numbers, rest) } else { ("", text) }
 }
 
 /// A value and what follows its closing quote: the quote before a blank or the end behind which all

@@ -197,40 +197,23 @@ pub(crate) fn of_key(key: &str) -> Field {
         }
         "path" | "url.path" | "url_path" | "url" => Field::Target,
         "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
-        "protocol"
-        | "http_version"
-        | "httpversion"
-        | "http.version"
-        | "network.protocol.version"
-        | "network_protocol_version" => Field::Protocol,
+        "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
+            Field::Protocol
+        }
         "status_code"
         | "statusCode"
         | "http.response.status_code"
         | "http_response_status_code"
         | "response_code" => Field::Status,
-        "response" => Field::StatusOtherwise,
-        "http.request.size" | "http.request.bytes" | "request_bytes" | "bytes_in" => {
-            Field::RequestBytes
-        }
-        "http.response.size" | "http.response.bytes" | "response_bytes" => Field::ResponseBytes,
-        "http.response.body.size"
-        | "http.response.body.bytes"
-        | "response_body_bytes"
-        | "bytes_out"
-        | "bytes" => Field::ResponseBodyBytes,
+        "http.request.size" | "request_bytes" => Field::RequestBytes,
+        "http.response.size" | "response_bytes" => Field::ResponseBytes,
+        "http.response.body.size" | "response_body_bytes" => Field::ResponseBodyBytes,
         "user_agent" | "user_agent.original" | "user_agent_original" | "agent" => Field::UserAgent,
-        "referer"
-        | "referrer"
-        | "http_referrer"
-        | "http.request.header.referer"
-        | "http.request.referrer" => Field::Referer,
+        "referer" | "referrer" | "http_referrer" | "http.request.header.referer" => Field::Referer,
         "duration_seconds" | "request_duration_seconds" => Field::DurationSeconds,
         "duration_ms" | "latency_ms" | "elapsed_ms" | "dur_ms" => Field::DurationMillis,
         "duration_us" => Field::DurationMicros,
-        "event.duration" => Field::DurationNanos,
-        "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
-        | "responseTime" => Field::DurationText,
-        "requestId" | "http.request.id" | "x_request_id" => Field::RequestId,
+        "requestId" | "x_request_id" => Field::RequestId,
         "message" | "Message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
         "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
         "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
@@ -261,8 +244,6 @@ fn of_program_key(key: &str) -> Field {
         | "apisix_latency"
         | "RequestMethod" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
-        "url.original" => Field::Target,
-        "url.domain" => Field::Host,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
         // Tomcat.
@@ -279,6 +260,25 @@ fn of_program_key(key: &str) -> Field {
         // Serilog and winston.
         "RenderedMessage" => Field::Message,
         "@fields.level" => Field::Severity,
+        _ => of_schema_key(key),
+    }
+}
+
+/// The meaning of a name of the Elastic Common Schema, of Logstash's patterns, or of web frameworks.
+fn of_schema_key(key: &str) -> Field {
+    match key {
+        "http.version" | "httpversion" => Field::Protocol,
+        "url.original" => Field::Target,
+        "url.domain" => Field::Host,
+        "response" => Field::StatusOtherwise,
+        "http.request.bytes" | "bytes_in" => Field::RequestBytes,
+        "http.response.bytes" => Field::ResponseBytes,
+        "http.response.body.bytes" | "bytes_out" | "bytes" => Field::ResponseBodyBytes,
+        "http.request.referrer" => Field::Referer,
+        "http.request.id" => Field::RequestId,
+        "event.duration" => Field::DurationNanos,
+        "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
+        | "responseTime" => Field::DurationText,
         _ => of_nginx(key),
     }
 }

@@ -109,7 +109,11 @@ fn google_cloud(key: &str) -> Field {
 /// Application Gateway and Front Door.
 fn azure(key: &str) -> Field {
     let Some(name) = key.strip_prefix("properties.") else {
-        return if matches!(key, "time" | "timeStamp") { Field::Time } else { Field::Attr };
+        return match key {
+            "time" | "timeStamp" => Field::Time,
+            "backendPoolName" => Field::UpstreamName,
+            _ => Field::Attr,
+        };
     };
     match name {
         "clientIP" | "clientIp" => Field::ClientAddress,

@@ -60,16 +60,17 @@ pub(crate) fn span_seconds(text: &str) -> Option<f64> {
         let (value, behind) = rest.split_at(digits);
         let behind = behind.strip_prefix(' ').unwrap_or(behind);
         let unit = behind.find(|mark: char| mark.is_ascii_digit()).unwrap_or(behind.len());
-        let scale = match behind[..unit].trim_ascii_end() {
-            "ns" => 1e-9,
-            "µs" | "us" | "\u{3bc}s" => 1e-6,
-            "ms" | "msec" | "msecs" => 1e-3,
-            "s" | "sec" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
+        let value = float(value)?;
+        // A quotient is rounded once: 9 ms are 0.009 s.
+        seconds += match behind[..unit].trim_ascii_end() {
+            "ns" => value / 1e9,
+            "µs" | "us" | "\u{3bc}s" => value / 1e6,
+            "ms" | "msec" | "msecs" => value / 1e3,
+            "s" | "sec" => value,
+            "m" => value * 60.0,
+            "h" => value * 3_600.0,
             _ => return None,
         };
-        seconds += float(value)? * scale;
         rest = &behind[unit..];
     }
     (!text.is_empty()).then_some(seconds)

@@ -4,37 +4,52 @@
 //! An agent reads its kernel itself, so what its host sends besides is left out. Only the facility `kern`
 //! counts: syslog daemons give it to the kernel alone, whatever tag a process writes.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, RecordBatch, StringArray};
 use weir_collect::KernelMessage;
-use weir_tables::{Batch, Kmsg, KmsgRows, Micros, Rows};
+use weir_tables::{Batch, Clock, Kmsg, KmsgRows, Micros, Rows};
 
 use crate::fleet::Fleet;
 
 /// Finds messages of kernels in what other shippers send.
-pub(crate) struct KernelLines {
+pub(super) struct KernelLines {
     /// Agents, which read their kernels themselves.
-    pub(crate) fleet: Arc<Fleet>,
+    fleet: Arc<Fleet>,
     /// This host, when this process reads its kernel.
-    pub(crate) own_host: Option<String>,
+    own_host: Option<String>,
     /// Older messages tell nothing of now.
-    pub(crate) started: Micros,
+    started: Micros,
 }
 
 impl KernelLines {
+    /// For a process that starts now; `own_host` if it reads its host's kernel.
+    pub(super) fn new(fleet: &Arc<Fleet>, own_host: Option<String>, clock: &dyn Clock) -> Self {
+        Self { fleet: Arc::clone(fleet), own_host, started: clock.now() }
+    }
+
     /// Rows of `kmsg` for lines of kernels in rows of `log`; `None` when there are none.
     pub(super) fn read(&self, batches: &[Batch]) -> Option<Batch> {
         let mut rows = KmsgRows::default();
+        // Few batches have lines of kernels.
+        let agents = LazyCell::new(|| self.fleet.clocks());
+        let has_agent =
+            |host: &str| self.own_host.as_deref() == Some(host) || agents.contains_key(host);
         for batch in batches.iter().filter(|batch| batch.table.name == "log") {
-            self.push(&batch.rows, &mut rows);
+            self.push(&batch.rows, &has_agent, &mut rows);
         }
         (!rows.is_empty()).then(|| Batch { table: KmsgRows::SPEC, rows: rows.finish() })
     }
 
-    fn push(&self, lines: &RecordBatch, out: &mut KmsgRows) -> Option<()> {
+    fn push(
+        &self,
+        lines: &RecordBatch,
+        has_agent: &dyn Fn(&str) -> bool,
+        out: &mut KmsgRows,
+    ) -> Option<()> {
         let text = |name: &str| lines.column_by_name(name)?.as_string_opt::<i32>();
         let (hosts, bodies) = (text("host")?, text("body")?);
         let (programs, facilities) = (text("program")?, text("facility")?);
@@ -48,7 +63,7 @@ impl KernelLines {
                 continue;
             }
             let Some(known) = KernelMessage::read(bodies.value(row)) else { continue };
-            if self.has_agent(hosts.value(row)) {
+            if has_agent(hosts.value(row)) {
                 continue;
             }
             let ts = Micros(times.value(row));
@@ -65,10 +80,6 @@ impl KernelLines {
             });
         }
         Some(())
-    }
-
-    fn has_agent(&self, host: &str) -> bool {
-        self.own_host.as_deref() == Some(host) || self.fleet.clocks().contains_key(host)
     }
 }
 

@@ -28,11 +28,12 @@ use weir_process::meter::Meter;
 use weir_store::{Query, QueryLimits, Store};
 use weir_tables::{Clock, IpNetwork, Micros};
 
+use crate::fleet::Fleet;
 use crate::store_failure;
 use checks::CheckSettings;
 pub(crate) use http::{ReceivedBody, response_of};
 use hub::StoreHub;
-pub(crate) use kernel::KernelLines;
+use kernel::KernelLines;
 
 /// How often counts become rows of `intake_run`.
 const REPORT: Duration = Duration::from_secs(10);
@@ -229,17 +230,19 @@ pub(crate) struct RunningIntake {
 }
 
 impl BoundIntake {
-    /// Starts to take, from sockets, targets and the API.
+    /// Starts to take, from sockets, targets and the API. Agents of the fleet, and this process if it
+    /// watches its host, read their kernels themselves.
     pub(crate) async fn start(
         self,
         values: &Values,
         store: &Arc<Store>,
         clock: &Arc<dyn Clock>,
         meter: &Arc<Meter>,
-        kernel_lines: KernelLines,
+        (fleet, is_watching): (&Arc<Fleet>, bool),
     ) -> Result<RunningIntake, Failure> {
+        let own_host = is_watching.then(|| values.collect.host.clone());
         let hub = Arc::new(StoreHub {
-            kernel_lines,
+            kernel_lines: KernelLines::new(fleet, own_host, &**clock),
             store: Arc::clone(store),
             clock: Arc::clone(clock),
             meter: Arc::clone(meter),
