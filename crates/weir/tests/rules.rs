@@ -110,10 +110,9 @@ impl TestQuery for RuleStore {
     }
 }
 
+/// The cases themselves run once, by `weir rules test rules`, a step of `cargo xtask test`.
 #[test]
-fn every_built_in_rule_passes_its_test_file() {
-    let asked = RuleStore::new();
-    let mut failures = Vec::new();
+fn every_built_in_rule_has_a_firing_and_a_silent_case() {
     for rule in RuleSet::built_in().iter() {
         let text = RuleSet::built_in_test(&rule.id).expect("each built-in rule has a test");
         let file = TestFile::parse(SourceFile { origin: &rule.id, text })
@@ -124,14 +123,7 @@ fn every_built_in_rule_passes_its_test_file() {
             "{} lacks a firing or a silent case",
             rule.id
         );
-        for result in file.run(rule, &asked) {
-            if let Some(failure) = result.failure {
-                failures
-                    .push(format!("{}.test:{} {}: {failure}", rule.id, result.line, result.name));
-            }
-        }
     }
-    assert!(failures.is_empty(), "{} cases fail\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
