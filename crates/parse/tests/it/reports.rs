@@ -10,7 +10,7 @@ use crate::{nginx, parser};
 const OBSERVED: Micros = Micros(1_795_820_400_000_000);
 
 /// A report, its line, and what the row has: `table`, columns and `attrs.NAME`; `-` is none.
-type ReportedLine = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type ReportedLine<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 fn rows(format: &LogFormat, bytes: &[u8]) -> Vec<RowText> {
     let mut out = ParsedRows::default();
@@ -18,7 +18,7 @@ fn rows(format: &LogFormat, bytes: &[u8]) -> Vec<RowText> {
     RowText::all(&out.finish())
 }
 
-fn check(format: &LogFormat, lines: &[ReportedLine]) {
+fn check(format: &LogFormat, lines: &[ReportedLine<'_>]) {
     for (report, line, expected) in lines {
         let rows = rows(format, format!("{line}\n").as_bytes());
         assert_eq!(rows.len(), 1, "{report}: {line}");
@@ -29,7 +29,7 @@ fn check(format: &LogFormat, lines: &[ReportedLine]) {
     }
 }
 
-const CONTAINERS: &[ReportedLine] = &[
+const CONTAINERS: &[ReportedLine<'static>] = &[
     (
         "fluent/fluent-bit#4284",
         "2026-11-27T22:18:42.367618061Z stderr F ",
@@ -75,7 +75,7 @@ const CONTAINERS: &[ReportedLine] = &[
     ),
 ];
 
-const SYSLOG: &[ReportedLine] = &[
+const SYSLOG: &[ReportedLine<'static>] = &[
     (
         "rsyslog/rsyslog#4891, where a number tells the tag",
         "<13>Nov 27 12:47:40 lb1.example test[7] ts='2026-11-27T12:47:40,921451116+02:00'; id=298f",
@@ -103,86 +103,7 @@ const SYSLOG: &[ReportedLine] = &[
     ),
 ];
 
-const ACCESS: &[ReportedLine] = &[
-    (
-        "elastic/beats#20813",
-        r#"some.domain 192.0.2.7 - - [27/Nov/2026:01:30:24 +0000] "GET https://some.domain/some/path HTTP/1.1" 101 10 "-" "Mozilla/5.0" 1475 143.855 [upstream-name] [] 10.0.0.1:443, 10.0.0.2:443 0, 0 0.100, 143.757 502, 101 c2c58cd4"#,
-        &[
-            ("table", "request"),
-            ("client_address", "192.0.2.7"),
-            ("server_address", "some.domain"),
-            ("duration_seconds", "143.855"),
-            ("upstream_address", "10.0.0.2:443"),
-            ("upstream_tries", "2"),
-            ("upstream_status_code", "101"),
-            ("request_id", "c2c58cd4"),
-        ],
-    ),
-    (
-        "elastic/beats#30697, the second server does not answer",
-        r#"192.0.2.7 - - [27/Nov/2026:12:02:42 +0000] "GET /a.mp4 HTTP/1.1" 200 61 "-" "Mozilla/5.0" 348 0.001 [default-web2-8080] [] 172.17.0.6:8080, 172.17.0.7:8080 61, - 0.100, - 200, - 835136ae"#,
-        &[
-            ("upstream_address", "172.17.0.7:8080"),
-            ("upstream_response_seconds", "0.1"),
-            ("upstream_status_code", "200"),
-            ("request_id", "835136ae"),
-        ],
-    ),
-    (
-        "vectordotdev/vrl#498",
-        r#"192.0.2.7 - - [27/Nov/2026:10:49:43 +0200] "GET /a.jpg HTTP/1.1" 200 32235 "https://example.com/page/" "Mozilla/5.0" 951 0.000 [upstream-production-service-1234] [upstream-production-service-1234] - - - - 7d1f3dea"#,
-        &[("upstream_tries", "0"), ("request_bytes", "951"), ("request_id", "7d1f3dea")],
-    ),
-    (
-        "allinurl/goaccess#2424",
-        "[pid: 3492075|app: 0|req: 4283/169886] 192.0.2.7 () {40 vars in 709 bytes} [Fri Nov 27 06:41:25 2026] GET /resize/a.jpg?v=1&s=b'Q' => generated 122538 bytes in 9 msecs via sendfile() (HTTP/2.0 200) 6 headers in 242 bytes (0 switches on core 0)",
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T06:41:25.000000Z"),
-            ("network_protocol_version", "2"),
-            ("duration_seconds", "0.009"),
-        ],
-    ),
-    (
-        "allinurl/goaccess#386",
-        "[pid: 22396|app: 0|req: 4924/39480] 192.0.2.7 () {40 vars in 741 bytes} [Fri Nov 27 22:56:30 2026] GET /tracks/14318/details => generated 2566 bytes in 45 msecs (HTTP/1.1 200) 7 headers in 241 bytes (2 switches on core 0)",
-        &[("url_path", "/tracks/14318/details"), ("response_body_bytes", "2566")],
-    ),
-    (
-        "allinurl/goaccess#2268",
-        r#"{"ClientAddr":"192.0.2.7:32314","ClientHost":"192.0.2.7","ClientPort":"32314","ClientUsername":"-","DownstreamContentSize":10,"DownstreamStatus":410,"Duration":433331475,"OriginDuration":432963955,"OriginStatus":410,"RequestAddr":"example.com","RequestContentSize":0,"RequestHost":"example.com","RequestMethod":"GET","RequestPath":"/something","RequestProtocol":"HTTP/1.1","RouterName":"images@consulcatalog","ServiceAddr":"10.0.0.1:20594","ServiceName":"images@consulcatalog","ServiceURL":{"Scheme":"http","User":null,"Host":"10.0.0.1:20594"},"StartLocal":"2026-11-27T21:00:00.201712623Z","StartUTC":"2026-11-27T21:00:00.201712623Z"}"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T21:00:00.201712Z"),
-            ("http_response_status_code", "410"),
-            ("duration_seconds", "0.433331475"),
-            ("proxy_backend", "images@consulcatalog"),
-        ],
-    ),
-    (
-        "xavier-hernandez/goaccess-for-nginxproxymanager#108",
-        r#"{"ClientHost":"192.0.2.7","DownstreamStatus":207,"Duration":8184335,"OriginStatus":207,"RequestHost":"sub.example.com","RequestMethod":"REPORT","RequestPath":"/dav.php/calendars/","RequestProtocol":"HTTP/2.0","ServiceURL":"http://172.29.0.2:8111","StartUTC":"2026-11-27T11:42:47.503803974Z","level":"info","msg":"","time":"2026-11-27T12:42:47+01:00"}"#,
-        &[
-            ("table", "request"),
-            ("http_request_method", "REPORT"),
-            ("ts", "2026-11-27T11:42:47.503803Z"),
-        ],
-    ),
-    (
-        "Azure/azure-quickstart-templates#8550, MicrosoftDocs/azure-docs#42034: seconds, not milliseconds",
-        r#"{ "timeStamp": "2026-11-27T15:00:04+00:00", "resourceId": "/SUBSCRIPTIONS/X", "backendPoolName": "pool", "operationName": "ApplicationGatewayAccess", "properties": {"clientIP":"192.0.2.7","httpMethod":"GET","requestUri":"/a","httpStatus":504,"timeTaken":30.004}}"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T15:00:04.000000Z"),
-            ("duration_seconds", "30.004"),
-            ("proxy_backend", "pool"),
-        ],
-    ),
-    (
-        "JaneliaSciComp/fileglancer#437, the Elastic Common Schema",
-        r#"{"@timestamp":"2026-11-27T15:00:04Z","message":"GET /a 200","http.request.method":"GET","http.response.status_code":200,"url.path":"/a","client.ip":"192.0.2.7","event.duration":1500000,"trace.id":"t"}"#,
-        &[("table", "request"), ("client_address", "192.0.2.7"), ("duration_seconds", "0.0015")],
-    ),
+const ACCESS: &[ReportedLine<'static>] = &[
     (
         "varnishcache/varnish-cache#1868",
         r#"127.0.0.1 - - [27/Nov/2026:10:59:36 +0000] "GET http://localhost:6081/hello HTTP/1.1" 503 417 "-" ""echocrawl 2.0"""#,
@@ -242,7 +163,7 @@ const ACCESS: &[ReportedLine] = &[
     ),
 ];
 
-const TIMES: &[ReportedLine] = &[
+const TIMES: &[ReportedLine<'static>] = &[
     (
         "fluent/fluent-bit#703",
         "2026-11-27 02:05:59,772 fail2ban.actions        [1665]: NOTICE  [sshd] Unban 192.0.2.172",
@@ -275,7 +196,7 @@ const TIMES: &[ReportedLine] = &[
     ),
 ];
 
-const MESSAGES: &[ReportedLine] = &[
+const MESSAGES: &[ReportedLine<'static>] = &[
     (
         "moby/moby#18200",
         "\u{1b}[31mERRO\u{1b}[0m[2809574] Handler for GET /images/{name:.*}/json returned error: x",
@@ -334,6 +255,20 @@ fn reported_syslog_headers_are_read_as_far_as_they_tell() {
 #[test]
 fn reported_access_lines_are_requests() {
     check(&LogFormat::Auto, ACCESS);
+}
+
+/// Balancers, gateways and application servers; a blank line ends an entry.
+#[test]
+fn reported_lines_of_gateways_are_requests() {
+    let entries = include_str!("gateways.txt").split("\n\n").skip(1);
+    for entry in entries {
+        let [report, line, expected] = entry.lines().collect::<Vec<_>>()[..] else {
+            panic!("{entry}")
+        };
+        let pairs: Vec<_> =
+            expected.split("; ").filter_map(|pair| pair.split_once(" = ")).collect();
+        check(&LogFormat::Auto, &[(report, line, &pairs)]);
+    }
 }
 
 #[test]
