@@ -43,6 +43,8 @@ async function withSlos(slos, journey, options) {
 
 test('each_state_of_an_slo_has_a_word_a_budget_and_its_rates', { skip }, async () => {
   await withSlos(() => [200, { slos: fixture() }], async page => {
+    // Keys count once the page has shown what the API answered.
+    await page.getByText('All clear.').waitFor();
     await page.keyboard.press('g');
     await page.keyboard.press('b');
     const row = name => page.locator(`[data-slo=${name}]`);
