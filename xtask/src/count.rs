@@ -178,8 +178,7 @@ subprocess.run(['sh', '-c', 'echo \"# pass 7\" >&2'])
 print('# fail 1')";
         let mut command = std::process::Command::new("python3");
         command.args(["-c", script]);
-        let mut counts = Counts::default();
-        counts.is_muted = true;
+        let mut counts = Counts { is_muted: true, ..Counts::default() };
         assert!(counts.run(command).expect("python3 runs"));
         assert_eq!((counts.passed, counts.failed), (7, 1));
     }
