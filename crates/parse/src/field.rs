@@ -242,7 +242,8 @@ fn of_program_key(key: &str) -> Field {
         | "ClientRequestMethod"
         | "latencies.request"
         | "apisix_latency"
-        | "RequestMethod" => Field::AccessMark,
+        | "RequestMethod"
+        | "httpMethod" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
@@ -268,15 +269,23 @@ fn of_program_key(key: &str) -> Field {
 fn of_schema_key(key: &str) -> Field {
     match key {
         "http.version" | "httpversion" => Field::Protocol,
-        "url.original" => Field::Target,
+        "url.original" | "requestUri" | "request_path" => Field::Target,
         "url.domain" => Field::Host,
         "response" => Field::StatusOtherwise,
+        "response_status" | "responseStatus" | "http_status" | "http_status_code"
+        | "httpStatus" => Field::Status,
         "http.request.bytes" | "bytes_in" => Field::RequestBytes,
         "http.response.bytes" => Field::ResponseBytes,
-        "http.response.body.bytes" | "bytes_out" | "bytes" => Field::ResponseBodyBytes,
+        "http.response.body.bytes" | "bytes_out" | "bytes" | "responseLength" | "resp_size" => {
+            Field::ResponseBodyBytes
+        }
+        "userAgent" | "useragent" | "user-agent" => Field::UserAgent,
         "http.request.referrer" => Field::Referer,
         "http.request.id" => Field::RequestId,
-        "event.duration" => Field::DurationNanos,
+        "durationMs" | "elapsedMs" | "latencyMs" | "response_time_ms" | "responseTimeMs" => {
+            Field::DurationMillis
+        }
+        "event.duration" | "duration_ns" | "latency_ns" => Field::DurationNanos,
         "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
         | "responseTime" => Field::DurationText,
         _ => of_nginx(key),

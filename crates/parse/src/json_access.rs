@@ -1,5 +1,5 @@
 //! Access lines in JSON of gateways, balancers and frameworks whose keys mean nothing elsewhere: Google
-//! Cloud, Azure, Cloudflare, Kong, APISIX, Traefik and Serilog.
+//! Cloud, AWS's API Gateway, Azure, Cloudflare, Kong, APISIX, Traefik and Serilog.
 //!
 //! Sources: each program's documentation of its log's fields. The surprising things: Azure's Application
 //! Gateway v1 writes whole milliseconds where v2 and Front Door write seconds with a point; Cloudflare
@@ -49,6 +49,12 @@ const DIALECTS: &[Dialect] = &[
         program: "apisix",
         tier: "proxy",
         meaning: apisix,
+    },
+    Dialect {
+        signs: &["httpMethod", "resourcePath", "requestTime"],
+        program: "apigateway",
+        tier: "edge",
+        meaning: aws_api_gateway,
     },
     Dialect {
         signs: &["RequestMethod", "DownstreamStatus"],
@@ -202,6 +208,21 @@ fn apisix(key: &str) -> Field {
         "upstream" => Field::UpstreamAddress,
         "upstream_status" => Field::UpstreamStatus,
         _ => gateway(key),
+    }
+}
+
+/// The format that AWS proposes for access logs of API Gateway.
+fn aws_api_gateway(key: &str) -> Field {
+    match key {
+        "requestTime" => Field::Time,
+        "ip" => Field::ClientAddress,
+        "httpMethod" => Field::Method,
+        "resourcePath" => Field::Target,
+        "path" => Field::Attr,
+        "responseLatency" => Field::DurationMillis,
+        "integrationLatency" => Field::UpstreamResponseMillis,
+        "integrationStatus" => Field::UpstreamStatus,
+        _ => field::of_key(key),
     }
 }
 

@@ -11,6 +11,7 @@ mod checked_arithmetic;
 mod checked_sum;
 mod clock_functions;
 mod duplicate_rows;
+mod exact_not_in;
 mod guards;
 mod interval_aggregate;
 mod interval_functions;
@@ -90,6 +91,7 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
     }
     state.register_expr_planner(Arc::new(operator_planner::OperatorPlanner))?;
     state.register_function_rewrite(Arc::new(typed::TypedRewrite))?;
+    state.add_analyzer_rule(Arc::new(exact_not_in::ExactNotIn));
     state.add_analyzer_rule(Arc::new(refused_plans::RefuseKnownWrong));
     state.add_analyzer_rule(Arc::new(duplicate_rows::NumberDuplicates));
     state.add_analyzer_rule(Arc::new(interval_keys::IntervalKeys));
