@@ -128,7 +128,7 @@ impl RemoteHub {
             (sample.bytes.clone(), sample.from)
         };
         let started = Instant::now();
-        match self.post(&bytes) {
+        match self.post(bytes) {
             SendOutcome::Later(error) => {
                 // A closed agent tries once and lets go.
                 let is_closed = self.queue().is_closed;
@@ -160,7 +160,7 @@ impl RemoteHub {
 
     fn send_parcel(&self, parcel: &Parcel, ticket: DeliveryTicket) -> Option<String> {
         let started = Instant::now();
-        match self.post(&parcel.encode(true)) {
+        match self.post(parcel.encode(true)) {
             SendOutcome::Durable(position) => {
                 self.meter.took(Stage::Store, started.elapsed(), parcel.row_count());
                 let to = position.unwrap_or(ticket.to);
@@ -190,10 +190,10 @@ impl RemoteHub {
         self.changed.notify_all();
     }
 
-    fn post(&self, bytes: &[u8]) -> SendOutcome {
+    fn post(&self, bytes: Vec<u8>) -> SendOutcome {
         let answer = match self.client.post("/api/link/parcel", PARCEL_TYPE, bytes) {
             Ok(answer) => answer,
-            Err(error) => return SendOutcome::Later(error.to_string()),
+            Err(error) => return SendOutcome::Later(error),
         };
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match answer.status {
@@ -243,7 +243,7 @@ impl Destination for RemoteHub {
         let body = serde_json::json!({"streams": ids}).to_string();
         let answer = self
             .client
-            .post("/api/link/positions", "application/json", body.as_bytes())
+            .post("/api/link/positions", "application/json", body.into_bytes())
             .map_err(|error| format!("cannot ask the hub where streams stand: {error}"))?;
         if answer.status != 200 {
             return Err(reason(&answer));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_tables::{Micros, StreamId};
@@ -58,7 +58,7 @@ pub(crate) struct HubSession<'a, S> {
     cut: oneshot::Receiver<Denial>,
     orders: mpsc::Receiver<PendingOrder>,
     sent_orders: SentOrders,
-    in_flight: FuturesUnordered<futures::future::BoxFuture<'static, SettledParcel>>,
+    in_flight: FuturesUnordered<futures_util::future::BoxFuture<'static, SettledParcel>>,
     next_sequence: u64,
     received_bytes: u64,
     answered_bytes: u64,
@@ -254,7 +254,7 @@ where
         let append = self.hub.intake.append(&self.agent.name, bytes);
         let mut in_flight = InFlightParcel { sequence, bytes: length, append };
         // The first poll enqueues the parcel in the store, which preserves the order of a stream.
-        match futures::poll!(&mut in_flight.append) {
+        match futures_util::poll!(&mut in_flight.append) {
             std::task::Poll::Ready(outcome) => self.settle((sequence, length, outcome)).await,
             std::task::Poll::Pending => {
                 self.in_flight.push(Box::pin(async move {

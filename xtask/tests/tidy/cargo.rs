@@ -1,6 +1,6 @@
 //! What `cargo metadata` says: which crate may depend on which, who may name heavy crates, versions, licences, sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -117,6 +117,9 @@ const ONE_VERSION: &[&str] = &[
     "tokio",
 ];
 
+/// Packages of an agent, weir's own among them.
+const AGENT_PACKAGES_MAX: usize = 180;
+
 const LICENCES: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -206,6 +209,23 @@ fn every_crate_takes_the_lints_of_the_workspace() {
         &without
             .map(|path| format!("{path}: add `[lints]` `workspace = true`"))
             .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn an_agent_stays_small() {
+    let platform = "x86_64-unknown-linux-gnu";
+    let args = ["tree", "-p", "weir-agent", "-e", "normal", "--prefix", "none", "--locked"];
+    let tree = output(env!("CARGO"), &[&args[..], &["--target", platform]].concat());
+    let packages: BTreeSet<_> = tree
+        .lines()
+        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>())
+        .filter(|words| words.len() == 2)
+        .collect();
+    assert!(
+        packages.len() <= AGENT_PACKAGES_MAX,
+        "weir-agent needs {} packages, more than {AGENT_PACKAGES_MAX}: `cargo tree -p weir-agent -e normal` has them",
+        packages.len()
     );
 }
 
