@@ -142,7 +142,8 @@ const ROW_CHANGING: [&str; 14] = [
     "select ",
 ];
 
-fn may_aggregate(expr: &Expr) -> bool {
+/// Whether an expression may make one row of many, judged by its text.
+pub(crate) fn may_aggregate(expr: &Expr) -> bool {
     let text = expr.to_string().to_lowercase();
     ROW_CHANGING.iter().any(|call| text.contains(call))
 }

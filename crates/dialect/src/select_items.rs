@@ -2,6 +2,7 @@
 //!
 //! - Items may have equal names in PostgreSQL; the engine refuses two, and calls `x` and `x::int` alike.
 //! - `select distinct f(x) … order by f(x)` becomes `order by 1`.
+//! - `select count(*) * 2 … order by 1` becomes `order by count(*) * 2`.
 //! - `order by 1` of grouping sets is about the grouped rows, as `select * from (…) order by 1`.
 
 use std::collections::HashSet;
@@ -15,6 +16,7 @@ use sqlparser::ast::{
 use crate::column_substitution::normal;
 use crate::fragments::{call, number};
 use crate::join_columns::columns_of_source;
+use crate::lateral_columns::may_aggregate;
 use crate::refusal::{Result, refuse};
 use crate::table_syntax::parse_query;
 
@@ -264,13 +266,63 @@ pub(crate) fn order_by_place(query: &mut Query) {
     }
 }
 
+/// Replaces places in the order of an aggregated query by the items there: of an item without a name
+/// that computes with aggregates or groups, the engine does not find the place.
+pub(crate) fn order_by_item(query: &mut Query) {
+    let SetExpr::Select(select) = &*query.body else { return };
+    let Some(order) = query.order_by.as_mut().filter(|_| select.distinct.is_none()) else { return };
+    let OrderByKind::Expressions(keys) = &mut order.kind else { return };
+    let is_grouped = match &select.group_by {
+        GroupByExpr::Expressions(groups, _) => {
+            !groups.is_empty() && !groups.iter().any(is_grouping_set)
+        }
+        GroupByExpr::All(_) => true,
+    };
+    let aggregates = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            may_aggregate(expr)
+        }
+        _ => false,
+    };
+    if !is_grouped && !select.projection.iter().any(aggregates) {
+        return;
+    }
+    for key in keys {
+        let Some(place) = place_of(&key.expr) else { continue };
+        match select.projection.get(place) {
+            Some(SelectItem::UnnamedExpr(item)) if !is_kept_by_name(item) => {
+                key.expr = item.clone();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The index of the item that a place in `order by` means.
+fn place_of(key: &Expr) -> Option<usize> {
+    match key {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => text.parse::<usize>().ok()?.checked_sub(1),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Columns and constants have a name that the engine finds; a volatile item must be computed once.
+fn is_kept_by_name(item: &Expr) -> bool {
+    let text = item.to_string().to_lowercase();
+    is_column(item)
+        || matches!(item, Expr::Value(_))
+        || text.contains("random")
+        || text.contains("uuid")
+}
+
 /// Orders grouping sets by place in a query around them.
 pub(crate) fn order_grouped_rows(query: &mut Query) -> Result<()> {
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return Ok(()) };
-    let has_sets = groups
-        .iter()
-        .any(|key| matches!(key, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_)));
+    let has_sets = groups.iter().any(is_grouping_set);
     let Some(OrderByKind::Expressions(keys)) = query.order_by.as_ref().map(|order| &order.kind)
     else {
         return Ok(());
@@ -292,4 +344,8 @@ pub(crate) fn order_grouped_rows(query: &mut Query) -> Result<()> {
         std::mem::swap(&mut outer.body, &mut query.body);
     }
     Ok(())
+}
+
+fn is_grouping_set(key: &Expr) -> bool {
+    matches!(key, Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_))
 }

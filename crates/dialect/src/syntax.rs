@@ -63,6 +63,7 @@ impl VisitorMut for SyntaxRewriter {
             .and_then(|()| select_items::order_grouped_rows(query));
         json_syntax::rewrite_values(&mut query.body);
         select_items::order_by_place(query);
+        select_items::order_by_item(query);
         flow(done)
     }
 

@@ -123,11 +123,11 @@ impl ColumnEncoder {
             | ScalarType::Numeric => out.push_str(column.as_string::<i32>().value(row)),
             ScalarType::Float4 => {
                 let value = column.as_primitive::<Float32Type>().value(row);
-                float(out, f64::from(value), &value.to_string());
+                float(out, value.into(), &value.to_string(), &format!("{value:e}"), 6);
             }
             ScalarType::Float8 => {
                 let value = column.as_primitive::<Float64Type>().value(row);
-                float(out, value, &value.to_string());
+                float(out, value, &value.to_string(), &format!("{value:e}"), 15);
             }
             ScalarType::Date => {
                 let days = column.as_primitive::<Date32Type>().value(row);
@@ -284,14 +284,21 @@ fn instant(micros: i64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn float(out: &mut String, value: f64, plain: &str) {
-    let size = value.abs();
-    match value {
-        _ if value.is_nan() => out.push_str("NaN"),
-        _ if value.is_infinite() => {
-            out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" })
+/// Writes a float as PostgreSQL does: with an exponent from `digits` places on, and below 0.0001.
+/// `scientific` is its shortest text with an exponent, such as `1.5e20`.
+fn float(out: &mut String, value: f64, plain: &str, scientific: &str, digits: i32) {
+    if value.is_nan() {
+        return out.push_str("NaN");
+    }
+    if value.is_infinite() {
+        return out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
+    }
+    let parts = scientific.split_once('e');
+    match parts.and_then(|(mantissa, power)| Some((mantissa, power.parse::<i32>().ok()?))) {
+        Some((mantissa, power)) if power < -4 || power >= digits => {
+            let sign = if power < 0 { '-' } else { '+' };
+            put(out, format_args!("{mantissa}e{sign}{:02}", power.abs()));
         }
-        _ if size != 0.0 && !(1e-5..1e15).contains(&size) => put(out, format_args!("{value:e}")),
         _ => out.push_str(plain),
     }
 }
@@ -306,6 +313,23 @@ pub(crate) fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_have_the_texts_of_postgresql() {
+        let text = |value: f64| {
+            let mut out = String::new();
+            float(&mut out, value, &value.to_string(), &format!("{value:e}"), 15);
+            out
+        };
+        let texts: Vec<_> =
+            [1e15, 1e14, 1e-5, 1e-4, 1.5e300, -2.5e-7, 0.0, -0.0, 0.1 + 0.2].map(text).into();
+        let expected = ["1e+15", "100000000000000", "1e-05", "0.0001", "1.5e+300", "-2.5e-07"];
+        assert_eq!(texts[..6], expected);
+        assert_eq!(texts[6..], ["0", "-0", "0.30000000000000004"]);
+        let mut real = String::new();
+        float(&mut real, 1e20_f32.into(), "", &format!("{:e}", 1e20_f32), 6);
+        assert_eq!(real, "1e+20");
+    }
 
     #[test]
     fn uuids_and_json_have_their_binary_forms() {
