@@ -31,7 +31,7 @@ array = "It is in array {array}: `mdadm /dev/{array} --fail /dev/{member} --remo
 unknown = "In an array: `mdadm /dev/mdX --fail /dev/{device} --remove /dev/{device}`, only if every other member is in sync, and replace the disk."
 ---*/
 with errors as (
-  -- A controller of NVMe is told by its name, its first namespace is the disk.
+  -- The kernel names the NVMe controller (nvme0); its first namespace is the disk (nvme0n1).
   select host, case when regexp_like(subject, '^nvme[0-9]+$') then concat(subject, 'n1') else subject end as device,
     count(*) as errors, count(*) filter (where kind = 'disk_timeout') as timeouts, max(body) as body
   from kmsg

@@ -24,13 +24,13 @@ pub(crate) struct Counts {
     crate_name: String,
     /// Inside of the output of passing tests.
     is_muted: bool,
-    /// What failed tests printed, the last [`FAILURE_LINES`] of each program: it is told again at the end.
+    /// What failed tests printed, the last [`FAILURE_LINES`] of each program, repeated at the end of the run.
     failures: Vec<String>,
     /// Where in `failures` the lines of the running program begin; `None` outside of a failure.
     failure_start: Option<usize>,
 }
 
-/// Enough for the panics of some tests and the names of all; what they wrote before stands where they ran.
+/// Enough for the panics of some tests and the names of all; earlier output is printed where they ran.
 const FAILURE_LINES: usize = 120;
 
 impl Counts {

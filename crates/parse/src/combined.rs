@@ -7,7 +7,7 @@
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, ingress_nginx, number, peer_address, text, traefik};
+use crate::{haproxy_clf, nginx_gateways, number, peer_address, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
@@ -234,7 +234,7 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
     }
     let is_apisix = !record.is_free(Field::Host)
         && !values.numbers.is_empty()
-        && ingress_nginx::parse_apisix_end(values.rest, record).is_some();
+        && nginx_gateways::parse_apisix_end(values.rest, record).is_some();
     let field = if is_apisix { Field::DurationSeconds } else { Field::Attr };
     if !values.numbers.is_empty() {
         record.put(["request_time", values.numbers], field);
@@ -242,7 +242,7 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
     if !is_apisix
         && traefik::parse_end(values.rest, record).is_none()
         && haproxy_clf::parse_end(values.rest, record).is_none()
-        && ingress_nginx::parse_end(values.rest, record).is_none()
+        && nginx_gateways::parse_end(values.rest, record).is_none()
     {
         record.attr(["rest", values.rest]);
     }

@@ -21,7 +21,7 @@ use weir_dialect::KnownWrongShape;
 
 const MEMBERSHIP_AS_VALUE: KnownWrongShape = KnownWrongShape {
     shape: "`in (select …)` as a part of a value",
-    reason: "NULL would become false: let it stand in `where` by itself, or use `exists`",
+    reason: "NULL would become false: use it directly in `where`, or `exists`",
     upstream: "apache/datafusion#25347",
 };
 
@@ -100,6 +100,8 @@ impl Place<'_> {
                     right: Box::new(right),
                 }))
             }
+            // True for the same rows; `is false` and `is unknown` are not.
+            Expr::IsTrue(part) if !self.is_negated => self.exact(*part),
             Expr::Not(part) => Self { is_negated: !self.is_negated, ..self }.exact(*part),
             Expr::InSubquery(list) if list.negated == self.is_negated => {
                 Ok(Expr::InSubquery(InSubquery { negated: false, ..list }))

@@ -195,7 +195,7 @@ fn test(rules: &RuleSet, paths: &[PathBuf]) -> Result<(), Failure> {
 
 type Outcome = Result<Vec<weir_rules::test_file::CaseResult>, Failure>;
 
-/// The outcome of each file; each processor takes the next file that nobody has taken.
+/// The outcome of each file, in their order; one worker per CPU takes the next untested file.
 fn test_all(rules: &RuleSet, files: &[PathBuf]) -> Result<Vec<Outcome>, Failure> {
     let next = AtomicUsize::new(0);
     let work = || {

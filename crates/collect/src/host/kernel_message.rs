@@ -51,7 +51,7 @@ fn message<'a>(kind: &'static str, subject: Option<&'a str>) -> Option<KernelMes
     Some(KernelMessage { kind, subject })
 }
 
-/// No kind, and no other reader may take the message: a name stands in it.
+/// No known kind, and later readers are skipped: the message holds a name.
 fn nothing<'a>() -> Option<KernelMessage<'a>> {
     message("", None)
 }

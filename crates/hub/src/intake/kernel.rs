@@ -44,17 +44,13 @@ impl KernelLines {
         (!rows.is_empty()).then(|| Batch { table: KmsgRows::SPEC, rows: rows.finish() })
     }
 
-    fn push(
-        &self,
-        lines: &RecordBatch,
-        has_agent: &dyn Fn(&str) -> bool,
-        out: &mut KmsgRows,
-    ) -> Option<()> {
-        let text = |name: &str| lines.column_by_name(name)?.as_string_opt::<i32>();
-        let (hosts, bodies) = (text("host")?, text("body")?);
-        let (programs, facilities) = (text("program")?, text("facility")?);
-        let severities = text("severity")?;
-        let times = lines.column_by_name("ts")?.as_primitive_opt::<TimestampMicrosecondType>()?;
+    /// Appends the known messages of kernels without an agent.
+    fn push(&self, lines: &RecordBatch, has_agent: &dyn Fn(&str) -> bool, out: &mut KmsgRows) {
+        let column = |name: &str| lines.column_by_name(name).expect("a column of `log`");
+        let text = |name: &str| column(name).as_string::<i32>();
+        let (hosts, bodies, severities) = (text("host"), text("body"), text("severity"));
+        let (programs, facilities) = (text("program"), text("facility"));
+        let times = column("ts").as_primitive::<TimestampMicrosecondType>();
         let is = |column: &StringArray, row: usize, word: &str| {
             column.is_valid(row) && column.value(row) == word
         };
@@ -79,7 +75,6 @@ impl KernelLines {
                 is_backlog: Some(ts < self.started),
             });
         }
-        Some(())
     }
 }
 

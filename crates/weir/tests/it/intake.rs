@@ -319,7 +319,7 @@ fn frames_of_logger_are_rows_with_their_host_over_udp_and_tcp() {
     }
 }
 
-/// A router, a virtual machine of somebody else: hosts whose kernel no agent reads.
+/// Routers and machines without an agent still report kernel messages.
 #[test]
 fn kernels_of_hosts_without_an_agent_are_heard_by_syslog() {
     let mut hub = IntakeHub::new();

@@ -23,9 +23,9 @@ impl LinkedAgent {
         Self(command.spawn().expect("weir can be started"))
     }
 
-    /// Memory of its own. Pages of the program's file are the page cache's: how many are mapped depends on
-    /// what else ran, and the kernel takes them back when it needs room.
-    fn own_bytes(&self) -> u64 {
+    /// Anonymous memory. Mapped pages of the executable are excluded: their number depends on the page
+    /// cache, and the kernel reclaims them under memory pressure.
+    fn anonymous_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.expect("it runs");
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("it is there");
@@ -111,9 +111,9 @@ fn samples_of_an_agent_arrive_once_and_it_stays_small() {
     let twice =
         "select count(*) from (select ts, cpu from cpu_stat group by 1, 2 having count(*) > 1)";
     assert_eq!(hub.number(twice), 0);
-    let own_bytes = agent.own_bytes();
-    println!("agent: {} KiB of its own", own_bytes / 1024);
-    assert!(own_bytes < 15 << 20, "{own_bytes}");
+    let anonymous_bytes = agent.anonymous_bytes();
+    println!("agent: {} KiB of anonymous memory", anonymous_bytes / 1024);
+    assert!(anonymous_bytes < 15 << 20, "{anonymous_bytes}");
 }
 
 #[test]
