@@ -13,7 +13,7 @@ when = "select 1 from db_server where error is not null and ts > $now - interval
 explains = [
   "app.blocked_on_store", "app.check_failing", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.service_rejects",
-  "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
   "db.replica_behind", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
   "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",

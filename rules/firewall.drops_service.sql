@@ -14,7 +14,7 @@ explains = [
   "app.service_unreachable", "app.throughput_drop", "db.not_answering", "lb.too_few_healthy",
   "mysql.replica_broken", "pg.replica_lag", "proxy.bad_gateway", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "proxy.worker_connections", "wire.host_unreachable", "wire.mtu_blackhole", "wire.syn_blackhole",
+  "proxy.worker_connections", "wire.connect_unanswered", "wire.host_unreachable", "wire.mtu_blackhole", "wire.syn_blackhole",
   "wire.syn_retries",
 ]
 subject = "{rule_text} in chain {chain} of {host}"

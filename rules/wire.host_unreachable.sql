@@ -11,7 +11,7 @@ needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors_quiet", "app.requests_stopped", "app.service_rejects",
-  "app.service_unreachable", "app.slow", "app.slow_quiet", "app.throughput_drop",
+  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet", "app.throughput_drop",
   "client.aborts_499", "db.not_answering", "lb.canary_oscillation", "lb.too_few_healthy",
   "lb.uneven", "mysql.replica_broken", "proxy.bad_gateway", "proxy.haproxy_queue",
   "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",

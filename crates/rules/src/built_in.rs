@@ -26,6 +26,7 @@ built_in! {
     "softirq.backlog_drop",
     "app.down",
     "app.code_incomplete",
+    "wire.connect_unanswered",
     "app.service_unreachable",
     "app.task_limit",
     "app.cannot_write",

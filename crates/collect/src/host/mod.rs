@@ -49,6 +49,7 @@ mod raid_member;
 mod sock_stat;
 mod softnet_stat;
 mod sysctl;
+mod tcp_connect;
 mod tcp_path;
 mod tcp_stat;
 mod unix_listener;

@@ -125,6 +125,16 @@ pub(crate) struct StateCounts {
     pub(crate) last_ack: i64,
 }
 
+/// A socket whose SYN has no answer yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectAttempt {
+    pub(crate) peer: IpAddr,
+    pub(crate) port: u16,
+    /// How often the SYN was sent again: after 1 s, 3 s, 7 s ….
+    pub(crate) retransmits: u8,
+    pub(crate) inode: u32,
+}
+
 /// The kernel's account of a connection since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionInfo {
@@ -163,13 +173,26 @@ impl SockDiag {
         Ok(count)
     }
 
-    pub(crate) fn count_states(&mut self) -> io::Result<StateCounts> {
+    /// Counts sockets by state, and passes those that wait for an answer to their SYN to `take`.
+    pub(crate) fn count_states(
+        &mut self,
+        mut take: impl FnMut(ConnectAttempt),
+    ) -> io::Result<StateCounts> {
         let opening = 1_u32 << SYN_SENT | 1 << SYN_RECV | 1 << NEW_SYN_RECV;
         let closing =
             1 << FIN_WAIT_1 | 1 << FIN_WAIT_2 | 1 << CLOSE_WAIT | 1 << LAST_ACK | 1 << CLOSING;
         let mut counts = StateCounts::default();
         self.dump(opening | closing, |message| match message[HEADER_LENGTH + 1] {
-            SYN_SENT => counts.syn_sent += 1,
+            SYN_SENT => {
+                counts.syn_sent += 1;
+                let id = SocketId::of(message);
+                take(ConnectAttempt {
+                    peer: id.peer(),
+                    port: id.peer_port(),
+                    retransmits: message[HEADER_LENGTH + 3],
+                    inode: u32_at(message, 84),
+                });
+            }
             SYN_RECV | NEW_SYN_RECV => counts.syn_recv += 1,
             FIN_WAIT_1 | FIN_WAIT_2 => counts.fin_wait += 1,
             CLOSE_WAIT => {
@@ -339,7 +362,7 @@ mod tests {
         client.shutdown(std::net::Shutdown::Write).unwrap();
         let mut end = [0; 1];
         io::Read::read(&mut &server, &mut end).unwrap();
-        assert!(diag.count_states().unwrap().close_wait >= 1);
+        assert!(diag.count_states(|_| {}).unwrap().close_wait >= 1);
     }
 
     #[test]
@@ -354,12 +377,12 @@ mod tests {
         };
         // Read to the end and kept, accepted and not read, not accepted.
         let mut is_told_apart = || {
-            let before = diag.count_states().unwrap();
+            let before = diag.count_states(|_| {}).unwrap();
             let _clients = [leave(b""), leave(b"GET / HTTP/1.0"), leave(b"")];
             let (kept, _) = listener.accept().unwrap();
             let (_unread, _) = listener.accept().unwrap();
             io::Read::read(&mut &kept, &mut [0; 1]).unwrap();
-            let after = diag.count_states().unwrap();
+            let after = diag.count_states(|_| {}).unwrap();
             let unread = after.close_wait_unread - before.close_wait_unread;
             let (_waiting, _) = listener.accept().unwrap();
             after.close_wait - before.close_wait == 3 && unread == 2

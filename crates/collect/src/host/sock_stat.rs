@@ -3,11 +3,12 @@
 //! Counting states walks the kernel's whole connection hash, whatever the filter. So the pause
 //! after a count limits its cost to 1/1000 of one CPU, and is never shorter than 2 s.
 
-use weir_tables::{Batch, Micros, SockStat, SockStatRows};
+use weir_tables::{Batch, Micros, SockStat, SockStatRows, TcpConnectRows};
 
 use super::netns::{Netns, entering};
 use super::run::{DutyCycle, Stopwatch};
 use super::sock_diag::StateCounts;
+use super::tcp_connect::ConnectAttempts;
 use super::{CollectResult, Collector, View, take, text};
 use crate::CollectError;
 
@@ -16,6 +17,8 @@ const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0008, pause_seconds: (2.
 #[derive(Debug, Default)]
 pub(super) struct SockStatCollector {
     rows: SockStatRows,
+    connect_rows: TcpConnectRows,
+    attempts: ConnectAttempts,
     next_count: Option<Micros>,
 }
 
@@ -26,7 +29,7 @@ impl Collector for SockStatCollector {
         let mut result = Ok(());
         for netns in view.netns.namespaces.iter_mut().filter(|netns| netns.is_sampled) {
             let counts = if is_counting {
-                count_states(netns).map_err(|error| result = Err(error)).ok()
+                count_states(netns, &mut self.attempts).map_err(|error| result = Err(error)).ok()
             } else {
                 None
             };
@@ -47,6 +50,8 @@ impl Collector for SockStatCollector {
         }
         if is_counting {
             self.next_count = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
+            self.attempts.flush(view, now, &mut self.connect_rows);
+            take(&mut self.connect_rows, out);
         }
         take(&mut self.rows, out);
         result
@@ -73,8 +78,12 @@ fn row(totals: &SocketTotals, counts: Option<StateCounts>) -> SockStat<'static> 
     }
 }
 
-fn count_states(netns: &mut Netns) -> Result<StateCounts, CollectError> {
-    let counted = netns.diag()?.count_states();
+fn count_states(
+    netns: &mut Netns,
+    attempts: &mut ConnectAttempts,
+) -> Result<StateCounts, CollectError> {
+    let name = netns.name.clone();
+    let counted = netns.diag()?.count_states(|attempt| attempts.add(&name, &attempt));
     counted.map_err(|error| {
         netns.diag = None;
         entering(&netns.name, &error)

@@ -34,6 +34,7 @@ specs! {
     tcp_accept: TcpAccept, TcpAcceptRows, Agent;
     tcp_peer: TcpPeer, TcpPeerRows, Agent;
     tcp_path: TcpPath, TcpPathRows, Agent;
+    tcp_connect: TcpConnect, TcpConnectRows, Agent;
     sock_stat: SockStat, SockStatRows, Agent;
     net_dev: NetDev, NetDevRows, Agent;
     softnet_stat: SoftnetStat, SoftnetStatRows, Agent;
