@@ -1,17 +1,31 @@
-//! Logs of application servers that no configuration names to us: the files that their running
-//! processes hold open.
+//! Logs of application servers and proxies that no configuration names to us: the files that their
+//! running processes hold open.
 //!
-//! Source: proc(5), `fd/`. gunicorn, uWSGI, php-fpm and Puma write where their command line or
-//! configuration says, each in its own syntax; the descriptors of the process have the answer
-//! without any of them. HAProxy is not among them: what it writes to standard error has no time,
+//! Source: proc(5), `fd/`. gunicorn, uWSGI, php-fpm, Puma, lighttpd, Varnish and Envoy write where
+//! their command line or configuration says, each in its own syntax; the descriptors of the process
+//! have the answer without any of them. HAProxy is not among them: what it writes to standard error has no time,
 //! so old lines would look new at the first start.
 
 use std::path::{Path, PathBuf};
 
 use weir_tables::{LogFormat, LogSource, Program};
 
-/// Names of programs whose log files are followed, as `comm` begins.
-const SERVERS: &[&str] = &["gunicorn", "uwsgi", "php-fpm", "unicorn", "puma", "caddy", "traefik"];
+/// Names of application servers whose log files are followed, as `comm` begins.
+const SERVERS: &[&str] = &["gunicorn", "uwsgi", "php-fpm", "unicorn", "puma"];
+
+/// Names of proxies, whose access logs are followed as well.
+const PROXIES: &[&str] = &[
+    "angie",
+    "caddy",
+    "envoy",
+    "h2o",
+    "lighttpd",
+    "nghttpx",
+    "squid",
+    "traefik",
+    "traffic_server",
+    "varnishncsa",
+];
 
 /// Interpreters whose first arguments name the server.
 const INTERPRETERS: &[&str] = &["python", "ruby", "php"];
@@ -19,7 +33,7 @@ const INTERPRETERS: &[&str] = &["python", "ruby", "php"];
 /// Descriptors that are read of one process.
 const DESCRIPTORS: usize = 256;
 
-/// The files that application servers write as logs, without duplicate paths.
+/// The files that servers and proxies write as logs, without duplicate paths.
 pub(super) fn find(root: &Path) -> Vec<LogSource> {
     let Ok(entries) = root.join("proc").read_dir() else { return Vec::new() };
     let mut processes: Vec<(u32, PathBuf)> = entries
@@ -30,7 +44,7 @@ pub(super) fn find(root: &Path) -> Vec<LogSource> {
     let mut found: Vec<LogSource> = Vec::new();
     for (id, directory) in processes {
         let Some(server) = server_name(&directory) else { continue };
-        for path in log_files(root, &directory) {
+        for path in log_files(root, &directory, PROXIES.contains(&server)) {
             let is_known = |known: &LogSource| inner(root, &known.path) == inner(root, &path);
             if !found.iter().any(is_known) {
                 found.push(source(path, server, id));
@@ -64,12 +78,13 @@ fn server_name(directory: &Path) -> Option<&'static str> {
 
 /// The server whose name this begins with.
 fn named(text: &str) -> Option<&'static str> {
-    SERVERS.iter().copied().find(|server| text.starts_with(server))
+    SERVERS.iter().chain(PROXIES).copied().find(|server| text.starts_with(server))
 }
 
 /// Standard output and error of a process, and its open files called `….log`, where they are files
-/// of the same root directory. Access logs are left out: the proxy in front has the same requests.
-fn log_files(root: &Path, directory: &Path) -> Vec<PathBuf> {
+/// of the same root directory. Access logs of application servers are left out: the proxy in front
+/// has the same requests.
+fn log_files(root: &Path, directory: &Path, is_proxy: bool) -> Vec<PathBuf> {
     let is_same_root = directory.join("root").read_link().is_ok_and(|link| link == Path::new("/"));
     let Ok(descriptors) = directory.join("fd").read_dir() else { return Vec::new() };
     if !is_same_root {
@@ -81,7 +96,7 @@ fn log_files(root: &Path, directory: &Path) -> Vec<PathBuf> {
         .filter_map(|entry| {
             let is_standard = matches!(entry.file_name().to_str(), Some("1" | "2"));
             let path = entry.path().read_link().ok()?;
-            let is_access = path.to_string_lossy().contains("access");
+            let is_access = !is_proxy && path.to_string_lossy().contains("access");
             let is_log = is_standard || path.extension().is_some_and(|end| end == "log");
             let inner = path.strip_prefix("/").ok()?;
             let path = root.join(inner);
@@ -133,7 +148,14 @@ mod tests {
     fn files_that_servers_hold_open_are_their_logs() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        for name in ["var/log/guni.err", "var/log/h.out", "var/log/fpm.log", "srv/data", "x.log"] {
+        for name in [
+            "var/log/guni.err",
+            "var/log/h.out",
+            "var/log/fpm.log",
+            "srv/data",
+            "x.log",
+            "var/log/lighttpd/access.log",
+        ] {
             std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             std::fs::write(root.join(name), "").unwrap();
         }
@@ -148,6 +170,9 @@ mod tests {
         process(root, 9, ("haproxy", "haproxy\0"), &[("1", haproxy), ("2", "/dev/null")]);
         process(root, 10, ("php-fpm8.2", "php-fpm: master"), &[("4", "/var/log/fpm.log")]);
         process(root, 11, ("python3", "python3\0x.py\0"), &[("2", "/x.log")]);
+        let access = "/var/log/lighttpd/access.log";
+        process(root, 13, ("lighttpd", "lighttpd\0"), &[("5", access), ("6", "/srv/data")]);
+        process(root, 14, ("gunicorn", "gunicorn\0"), &[("5", access)]);
         process(root, 12, ("uwsgi", "uwsgi\0"), &[("2", "pipe:[1]"), ("1", "/gone (deleted)")]);
         let shown: Vec<String> = find(root)
             .iter()
@@ -161,6 +186,7 @@ mod tests {
             [
                 "var/log/guni.err other auto open in gunicorn, process 7",
                 "var/log/fpm.log other auto open in php-fpm, process 10",
+                "var/log/lighttpd/access.log other auto open in lighttpd, process 13",
             ]
         );
     }
