@@ -31,7 +31,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host} is overloaded: {load_rate:.0} requests/s, {load_ratio:.1}× the {load_before:.0}/s of before, but only {good_rate:.1}/s succeed (before: {good_before:.0}/s); {who_text}"
 why = "Clients, SDKs, proxies and crawlers repeat what failed, so an overload makes its own load: the application spends its time on requests whose clients have left, answers fewer, and more are repeated. This lasts after the trigger (a slow minute, a deploy, a cold cache) is gone. A metastable state does not end by itself: only less load ends it."
 look_at = "What failed first, a minute before: `select date_bin(interval '5 seconds', ts), count(*), count(*) filter (where http_response_status_code < 499) from request … group by 1 order by 1`. Who repeats: `select client_address, user_agent_original, count(*) … group by 1, 2 order by 3 desc`. Whether the trigger is still there (database, deploy, cache)."
-silent_when = "Load below 2.5× of the busiest of six slices of 15 s of the last hour that were healthy (95 % of at least 15 requests succeeded), at least 70 % of the successes of that time, fewer than 30 failed requests in 15 s, fewer failed than succeeded, or fewer than 30 % of the failed ones late (504, 499, a 503 without a time, or after 0.5 s): an application that is down fails at once. Failed means 5xx, no response, or 499 (the client left). 429 and other 4xx are responses: shedding load ends this finding. The load counts each try at an upstream. Scanners and brute force get 4xx from a healthy site. 2.5× and 70 % are opinions."
+silent_when = "Load below 2.5× of the busiest of six slices of 15 s of the last hour that were healthy (95 % of at least 15 requests succeeded, and they came over at least 10 s), at least 70 % of the successes of that time, fewer than 30 failed requests in 15 s, fewer failed than succeeded, or fewer than 30 % of the failed ones late (504, 499, a 503 without a time, or after 0.5 s): an application that is down fails at once. Failed means 5xx, no response, or 499 (the client left). 429 and other 4xx are responses: shedding load ends this finding. The load counts each try at an upstream. Scanners and brute force get 4xx from a healthy site. 2.5× and 70 % are opinions."
 fix = "Shed load first, then look for the trigger: {shed_text} Let in what the site can answer ({good_before:.0}/s) and raise it in steps. Restarting or adding workers alone does not help while the retries continue; cold caches make it worse. Afterwards: clients retry with exponential back-off and jitter, at most 3 times, and with a retry budget (10 % of their requests); proxies `proxy_next_upstream_tries 2` (HAProxy `retries 1`); deadlines shorter than the client's. Check: successes per second rise while requests per second fall."
 source = "Bronson et al., Metastable failures in distributed systems (HotOS 2021); Google SRE book, Addressing cascading failures; AWS builders' library, Timeouts, retries and backoff with jitter"
 [text.who_text]
@@ -52,19 +52,19 @@ from proxy_request where host = {host} and coalesce(pool, concat('requests in ',
 group by 1 order by 1"""
 ---*/
 with slices as (
-  select 0 as slice, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code as status from proxy_request
+  select 0 as slice, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code as status from proxy_request
   where ts > $now - interval '15 seconds' and ts <= $now
-  union all select 1, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 1, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '35 seconds' and ts <= $now - interval '20 seconds'
-  union all select 2, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 2, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '75 seconds' and ts <= $now - interval '60 seconds'
-  union all select 3, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 3, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '195 seconds' and ts <= $now - interval '180 seconds'
-  union all select 4, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 4, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '435 seconds' and ts <= $now - interval '420 seconds'
-  union all select 5, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 5, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '915 seconds' and ts <= $now - interval '900 seconds'
-  union all select 6, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
+  union all select 6, ts, host, pool, source, program, client_address, upstream_tries, duration_seconds, http_response_status_code from proxy_request
   where ts > $now - interval '3615 seconds' and ts <= $now - interval '3600 seconds'
 ),
 counted as (
@@ -74,7 +74,7 @@ counted as (
     -- An application that is gone fails at once, an overloaded one late.
     count(*) filter (where coalesce(status, 504) >= 499
       and (coalesce(status, 504) in (499, 504) or duration_seconds >= 0.5 or status = 503 and duration_seconds is null)) as late,
-    count(distinct client_address) as clients
+    count(distinct client_address) as clients, max(ts) - min(ts) as span
   from slices
   group by 1, 2, 3
 ),
@@ -83,7 +83,8 @@ before as (
     max(cast(requests as double) / greatest(clients, 1)) as per_client_before,
     max(cast(load as double) / requests) as tries_before
   from counted
-  where slice > 0 and requests >= 15 and good >= 0.95 * requests
+  -- A slice that began before the log did, or before weir, has too few requests.
+  where slice > 0 and requests >= 15 and good >= 0.95 * requests and span >= interval '10 seconds'
   group by host, site
 ),
 steps as (
