@@ -49,6 +49,11 @@ impl WireError {
         )
     }
 
+    /// A format that other programs read or unpack; `hint` says how.
+    pub(crate) fn other_format(name: &str, [format, hint]: [&str; 2]) -> Self {
+        Self::new(format!("cannot read `{name}`: it is {format}"), hint)
+    }
+
     /// Whether the input is empty: some callers accept that.
     pub fn is_empty(&self) -> bool {
         self.is_empty

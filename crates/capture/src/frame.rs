@@ -44,6 +44,8 @@ pub enum LinkType {
     Described(DescribedBy),
     /// Packets inside of IPsec: the `enc` interfaces of the BSDs.
     Ipsec,
+    /// Juniper's Ethernet, with a header that says more about it.
+    Juniper,
     /// The firewall log of the BSDs.
     Pflog,
     /// Ethernet with a switch tag of this many bytes after the addresses.
@@ -81,6 +83,7 @@ impl LinkType {
             192 => Self::Described(DescribedBy::Ppi),
             258 => Self::Described(DescribedBy::Pktap),
             109 => Self::Ipsec,
+            178 => Self::Juniper,
             117 => Self::Pflog,
             281 | 284 => Self::SwitchTag(4),
             285 => Self::SwitchTag(8),

@@ -77,6 +77,22 @@ const MOBILITY: u8 = 135;
 /// Extension headers in one datagram; the standard has at most seven.
 const EXTENSIONS_MAX: usize = 8;
 
+/// The datagram without the authentication header that IPv4 has as a payload (RFC 4302); in IPv6, it is
+/// an extension header, and already behind. A fragment is left alone.
+pub(super) fn behind_authentication(
+    datagram: Datagram<'_>,
+    is_fragment: bool,
+) -> Result<Datagram<'_>, SkipReason> {
+    if datagram.protocol != AUTHENTICATION || is_fragment {
+        return Ok(datagram);
+    }
+    let Datagram { body, .. } = datagram;
+    let head = body.bytes.first_chunk::<2>().ok_or(SkipReason::HeaderCut)?;
+    let size = 8 + 4 * usize::from(head[1]);
+    let body = body.skip(size).ok_or(SkipReason::HeaderCut)?;
+    Ok(Datagram { protocol: head[0], body, ..datagram })
+}
+
 fn six(part: FrameSlice<'_>) -> Result<(Datagram<'_>, Option<Fragment>), SkipReason> {
     let head = part.bytes.first_chunk::<40>().ok_or(SkipReason::HeaderCut)?;
     let length = match u16::from_be_bytes([head[4], head[5]]) {

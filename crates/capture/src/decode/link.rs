@@ -82,6 +82,7 @@ fn open_rare<'a>(
             let length = usize::from(frame.u8(0).ok_or(SkipReason::HeaderCut)?);
             cut(frame, length.next_multiple_of(4))
         }
+        LinkType::Juniper => juniper(frame),
         LinkType::SwitchTag(bytes) => {
             let tag = usize::from(bytes);
             let protocol = frame.u16(12 + tag).ok_or(SkipReason::HeaderCut)?;
@@ -98,6 +99,24 @@ fn open_rare<'a>(
         }
         _ => Err(SkipReason::LinkType),
     }
+}
+
+/// What Juniper's routers write: a magic, flags, and maybe extensions before the Ethernet frame. Packets
+/// that the router itself sends have no Ethernet header but an address family.
+fn juniper(frame: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const HAS_NO_ETHERNET: u8 = 0x02;
+    const HAS_EXTENSIONS: u8 = 0x80;
+    let head = frame.bytes.first_chunk::<6>().ok_or(SkipReason::HeaderCut)?;
+    if head[..3] != *b"MGC" {
+        return Err(SkipReason::Malformed);
+    }
+    let flags = head[3];
+    let extensions = match flags & HAS_EXTENSIONS {
+        0 => 0,
+        _ => 2 + usize::from(u16::from_be_bytes([head[4], head[5]])),
+    };
+    let part = cut(frame, 4 + extensions)?;
+    if flags & HAS_NO_ETHERNET == 0 { ethernet(part) } else { cut(part, 4) }
 }
 
 /// The link type that a header names, and what follows the header. All numbers are little-endian.

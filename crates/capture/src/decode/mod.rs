@@ -117,6 +117,7 @@ impl Decoder {
     ) -> Result<(), Option<SkipReason>> {
         for _ in 0..NESTING_MAX {
             let (datagram, fragment) = ip::open(part)?;
+            let datagram = ip::behind_authentication(datagram, fragment.is_some())?;
             if let Some(fragment) = fragment {
                 let dropped = self.fragments.add(&datagram, fragment);
                 skipped.add_many(SkipReason::Fragment, dropped.count);

@@ -2,12 +2,13 @@
 //!
 //! Sources: RFC 2784 and 2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 7348 (VXLAN), RFC
 //! 8926 (GENEVE), RFC 7510 (MPLS in UDP), RFC 4023 (MPLS in IP), RFC 3378 (EtherIP), 3GPP TS 29.281
-//! (GTP-U), RFC 4380 (Teredo). One surprise: ERSPAN of type I has no header of its own; only the
+//! (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 5415 (CAPWAP). One surprise: ERSPAN of type I has no header of its own; only the
 //! missing sequence number of its GRE header sets it apart from type II.
 
 use super::FrameSlice;
 use super::ip::{self, Datagram};
 use super::link::{self, cut};
+use super::wireless;
 use crate::skip::SkipReason;
 
 /// A UDP header.
@@ -90,7 +91,64 @@ fn udp(body: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
         2152 => gtp(cut(body, UDP_BYTES)?),
         3544 => teredo(cut(body, UDP_BYTES)?),
         37_008 => tazmen(cut(body, UDP_BYTES)?),
-        _ => Err(SkipReason::NotTcp),
+        _ => udp_of_either_port(body),
+    }
+}
+
+/// Tunnels in UDP whose server answers from its port.
+#[inline(never)]
+fn udp_of_either_port(body: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    let ports = [body.u16(0), body.u16(2)];
+    let is_of = |port| ports.contains(&Some(port));
+    if is_of(1701) {
+        l2tp(cut(body, UDP_BYTES)?)
+    } else if is_of(5247) {
+        wireless_controller(cut(body, UDP_BYTES)?)
+    } else if is_of(4500) {
+        // IPsec behind an address translation.
+        Err(SkipReason::Tunnel)
+    } else {
+        Err(SkipReason::NotTcp)
+    }
+}
+
+/// L2TP of version 2: data messages hold PPP.
+fn l2tp(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const CONTROL: u16 = 0x8000;
+    const LENGTH: u16 = 0x4000;
+    const SEQUENCE: u16 = 0x0800;
+    const OFFSET: u16 = 0x0200;
+    const RESERVED: u16 = 0x34f0;
+    let flags = part.u16(0).ok_or(SkipReason::HeaderCut)?;
+    if flags & CONTROL != 0 || flags & RESERVED != 0 || flags & 0xf != 2 {
+        return Err(SkipReason::NotTcp);
+    }
+    let has = |flag: u16, size: usize| if flags & flag != 0 { size } else { 0 };
+    let at = 6 + has(LENGTH, 2) + has(SEQUENCE, 4);
+    let padding = match flags & OFFSET {
+        0 => 0,
+        _ => 2 + usize::from(part.u16(at).ok_or(SkipReason::HeaderCut)?),
+    };
+    link::ppp(cut(part, at + padding)?)
+}
+
+/// CAPWAP: a controller gets the frames of its access points.
+fn wireless_controller(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
+    const WIRELESS_BINDING: u8 = 1;
+    const FRAGMENT: u8 = 0x80;
+    let head = part.bytes.first_chunk::<4>().ok_or(SkipReason::HeaderCut)?;
+    match head[0] {
+        0 if head[3] & FRAGMENT == 0 => {}
+        // The latter is encrypted.
+        0 | 1 => return Err(SkipReason::Tunnel),
+        _ => return Err(SkipReason::NotTcp),
+    }
+    let frame = cut(part, 4 * usize::from(head[1] >> 3))?;
+    let binding = head[2] >> 1 & 0x1f;
+    match (head[2] & 1, binding) {
+        (0, _) => link::ethernet(frame),
+        (_, WIRELESS_BINDING) => wireless::open(frame),
+        _ => Err(SkipReason::Tunnel),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{pcap, pcapng};
+use super::{foreign, pcap, pcapng};
 use crate::error::WireError;
 
 /// Format of the decompressed bytes.
@@ -90,6 +90,9 @@ impl CaptureInput {
                     reader = Box::new(decoder);
                 }
                 _ => {
+                    if let Some(error) = foreign::refusal(name, four) {
+                        return Err(error);
+                    }
                     let format = if pcap::is_magic(four) {
                         CaptureFormat::Pcap
                     } else if pcapng::is_magic(four) {

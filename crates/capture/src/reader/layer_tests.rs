@@ -1,6 +1,7 @@
 //! Frames of switches, overlays and mirrors, as bug reports of other programs describe them: each
 //! holds the same segment.
 
+use super::CaptureInput;
 use super::order::FileOrder;
 use super::tests::{LITTLE, frame, pcap, read};
 use crate::skip::SkipReason;
@@ -147,6 +148,124 @@ fn frames_of_radio_firewalls_and_switches_are_looked_through() {
     assert_eq!(of(105, &beacon).count(SkipReason::NotIp), 1);
     let nested = with(&[&[0, 0, 8, 0, 192, 0, 0, 0], &[0, 0, 8, 0, 192, 0, 0, 0], &frame]);
     assert_eq!(of(192, &nested).count(SkipReason::Nesting), 1);
+}
+
+/// ntop/nProbe#286 and dotpcap/packetnet PR 151 (L2TP), zeek/zeek#2007 (CAPWAP), kbandla/dpkt#596 and
+/// google/gopacket PR 75 (AH in IPv4, in transport and tunnel mode), appneta/tcpreplay PR 637 and
+/// the-tcpdump-group/tcpdump#658 (Juniper).
+#[test]
+fn tunnels_of_providers_and_their_routers_are_looked_through() {
+    let frame = frame(b"hello");
+    let (ip, tcp) = (&frame[14..], &frame[34..]);
+    let with = |head: &[u8], body: &[u8]| [head, body].concat();
+    let from = |port: u16, mut packet: Vec<u8>| {
+        packet[20..22].copy_from_slice(&port.to_be_bytes());
+        packet[22..24].copy_from_slice(&50_000_u16.to_be_bytes());
+        packet
+    };
+    let ppp = with(&[0xff, 3, 0, 0x21], ip);
+    let l2tp = udp(1701, &with(&[0, 2, 0, 7, 0, 9], &ppp));
+    check("l2tp", 101, &l2tp);
+    check("l2tp, from the server", 101, &from(1701, l2tp));
+    let all = [0x4a, 2, 0, 90, 0, 7, 0, 9, 0, 1, 0, 1, 0, 3, 0, 0, 0];
+    check("l2tp with all fields", 101, &udp(1701, &with(&all, &with(&[0x21], ip))));
+    let bridged = [0, 0x10, 0, 0, 0, 0, 0, 0];
+    check("capwap of ethernet", 101, &udp(5247, &with(&bridged, &frame)));
+    let wireless = [&[0x08, 0x01][..], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], ip].concat();
+    let native = [0, 0x10, 0x03, 0, 0, 0, 0, 0];
+    check("capwap of 802.11", 101, &from(5247, udp(5247, &with(&native, &wireless))));
+    let authenticated =
+        |next: u8| [next, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+    let transport = with(&authenticated(6), tcp);
+    let mut outer = datagram(51, &transport);
+    outer[12..20].copy_from_slice(&ip[12..20]);
+    check("ah", 101, &outer);
+    check("ah in tunnel mode", 101, &datagram(51, &with(&authenticated(4), ip)));
+    check("juniper", 178, &with(b"MGC\0", &frame));
+    check("juniper with extensions", 178, &with(b"MGC\x81\0\x05\x01\x01\x02\x03\x04", &frame));
+    check("juniper, sent by the router", 178, &with(b"MGC\x02\0\0\0\x02", ip));
+    let of = |link: u32, bytes: &[u8]| read(&pcap(&LITTLE, 0xa1b2_c3d4, link, &[(1, 2, bytes)])).1;
+    for (name, packet) in [
+        ("fragment", udp(5247, &with(&[0, 0x10, 0, 0x80, 0, 0, 0, 0], &frame))),
+        ("encrypted", udp(5247, &[1, 0, 0, 0, 22, 254, 255])),
+        ("ipsec", udp(4500, &[0, 0, 1, 0, 0, 0, 0, 1])),
+    ] {
+        assert_eq!(of(101, &packet).count(SkipReason::Tunnel), 1, "{name}");
+    }
+    // theclam/stripe#5: a client of DNS that happens to have the port.
+    let dns = from(53, udp(1701, b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0"));
+    assert_eq!(of(101, &dns).count(SkipReason::NotTcp), 1);
+    assert_eq!(of(101, &udp(1701, &[0xc8, 2, 0, 12, 0, 0])).count(SkipReason::NotTcp), 1);
+    assert_eq!(of(178, &frame).count(SkipReason::Malformed), 1);
+}
+
+/// the-tcpdump-group/tcpdump PR 1329 and PR 1404 (no length at all), IETF-OPSAWG-WG/draft-ietf-opsawg-pcap
+/// PR 144, PcapDotNet/Pcap.Net#44 (a fragment).
+#[test]
+fn segments_may_be_longer_than_ip_can_say() {
+    let payload = vec![b'x'; 150_000];
+    let whole = frame(b"");
+    let (ethernet_head, ip, tcp) = (&whole[..12], &whole[14..34], &whole[34..]);
+    let mut four = ip.to_vec();
+    four[2..4].fill(0);
+    let six = |next: u8, more: &[u8]| {
+        let head = [0x60, 0, 0, 0, 0, 0, next, 64];
+        [&head[..], &[0x20; 16], &[0x30; 16], more].concat()
+    };
+    let jumbo = [6, 0, 0xc2, 4, 0, 2, 0x49, 0xfc];
+    for (name, ethertype, head) in [
+        ("IPv4", [8, 0], four.clone()),
+        ("IPv6", [0x86, 0xdd], six(6, &[])),
+        ("IPv6 with a jumbo option", [0x86, 0xdd], six(0, &jumbo)),
+    ] {
+        let bytes = [ethernet_head, &ethertype, &head, tcp, &payload].concat();
+        let (seen, skipped) = read(&pcap(&LITTLE, 0xa1b2_c3d4, 1, &[(1, 2, &bytes)]));
+        assert_eq!((seen.len(), skipped.total()), (1, 0), "{name}: {skipped:?}");
+        assert_eq!(seen[0].payload_length, 150_000, "{name}");
+    }
+}
+
+/// irontec/sngrep#421, tstack/lnav PR 1482 (snoop), kaitoy/pcap4j#114 (text that a shell has saved).
+#[test]
+fn files_of_other_programs_are_named_with_what_to_do() {
+    let files: [(&[u8], &str, &str); 8] = [
+        (b"snoop\0\0\0\0\0\0\x02", "snoop", "editcap -F pcap"),
+        (b"GMBU\0\x02\x01\0", "Network Monitor", "editcap"),
+        (b"\xfd7zXZ\0\0\x04", "xz", "xz -dc"),
+        (b"BZh91AY&SY", "bzip2", "bzip2 -dc"),
+        (b"\x04\x22\x4d\x18\x64\x40", "lz4", "lz4 -dc"),
+        (b"PK\x03\x04\x14\0", "zip", "unpack"),
+        (b"\xff\xfe1\x000\0:\0", "UTF-16", "tcpdump -w"),
+        (b"<!DOCTYPE html>", "web page", "login page"),
+    ];
+    for (first, what, hint) in files {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, first).expect("memory takes all");
+        for bytes in [first.to_vec(), packed.finish().expect("memory takes all")] {
+            let input =
+                CaptureInput::from_stream("web.pcap", Box::new(std::io::Cursor::new(bytes)));
+            let error = input.err().expect("it is no capture");
+            assert!(error.message().contains(what), "{error}");
+            assert!(error.hint().contains(hint), "{}", error.hint());
+        }
+    }
+}
+
+/// ntop/ntopng#5728: nanoseconds behind the magic of microseconds.
+#[test]
+fn fractions_of_more_than_a_second_are_nanoseconds() {
+    let frame = frame(b"x");
+    let times = |fractions: &[u32]| -> Vec<i64> {
+        let records: Vec<(u32, u32, &[u8])> =
+            fractions.iter().map(|fraction| (1, *fraction, &frame[..])).collect();
+        let (seen, _) = read(&pcap(&LITTLE, 0xa1b2_c3d4, 1, &records));
+        seen.iter().map(|packet| packet.ts_ns - 1_000_000_000).collect()
+    };
+    let nanoseconds = [900, 118_831_273, 500_000_000, 999_999_999];
+    assert_eq!(times(&nanoseconds), nanoseconds.map(i64::from));
+    // OISF/suricata PR 7198: a damaged one changes no other.
+    let damaged = [1, 538_976_288, 3, 4];
+    assert_eq!(times(&damaged), damaged.map(|fraction| i64::from(fraction) * 1000));
 }
 
 /// simsong/tcpflow#142 and kbandla/dpkt#127 (length 0), cisco-system-traffic-generator/trex-core#975

@@ -5,6 +5,7 @@
 //! memory, 0.12 when mapped), pipes and gzip need it anyway, and a file truncated while being read
 //! ends with a count instead of SIGBUS.
 
+mod foreign;
 mod input;
 mod order;
 mod pcap;

@@ -5,7 +5,8 @@
 //! per record: seconds u32 · fraction u32 · captured length u32 · wire length u32 · bytes
 //! ```
 //! The magic gives byte order and unit: a1b2c3d4 µs, a1b23c4d ns, a1b2cd34 µs with 8 more bytes in
-//! each record.
+//! each record. Some programs write nanoseconds behind the magic of microseconds: fractions of more than
+//! a second show it.
 
 use super::{RECORD_BYTES_MAX, WalkOutcome, u32_at};
 use crate::frame::{LinkType, Record};
@@ -25,6 +26,8 @@ struct FileHeader {
 }
 
 const HEADER_BYTES: usize = 24;
+/// Records that tell the unit of a file. Of nanoseconds, one fraction in a thousand is below a million.
+const FIRST_RECORDS: usize = 64;
 
 /// Whether these first four bytes are a pcap magic.
 pub(super) fn is_magic(first: [u8; 4]) -> bool {
@@ -55,8 +58,11 @@ impl PcapWalker {
             Some(header) => header,
             None if bytes.len() < HEADER_BYTES => return WalkOutcome::More(0),
             None => {
-                let Some(header) = read_header(bytes) else { return WalkOutcome::Bad(0) };
+                let Some(mut header) = read_header(bytes) else { return WalkOutcome::Bad(0) };
                 at = HEADER_BYTES;
+                if header.has_nanoseconds(&bytes[at..]) {
+                    header.ns_per_fraction = 1;
+                }
                 *self.header.insert(header)
             }
         };
@@ -80,6 +86,24 @@ impl PcapWalker {
             at = body + length;
         }
         WalkOutcome::More(at)
+    }
+}
+
+impl FileHeader {
+    /// Whether most of the first records, which `bytes` begin with, have a fraction that is more than a
+    /// second of microseconds. A single one is damage.
+    fn has_nanoseconds(&self, mut bytes: &[u8]) -> bool {
+        let (mut total, mut beyond) = (0, 0);
+        while total < FIRST_RECORDS
+            && let Some(head) = bytes.get(..self.record_bytes)
+        {
+            let fraction = u32_at(head, 4, self.is_big);
+            total += 1;
+            beyond += usize::from((1_000_000..1_000_000_000).contains(&fraction));
+            let length = u32_at(head, 8, self.is_big) as usize;
+            bytes = bytes.get(self.record_bytes + length..).unwrap_or_default();
+        }
+        beyond * 2 > total
     }
 }
 
