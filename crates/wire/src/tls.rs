@@ -8,6 +8,9 @@
 //! client  hello                       Finished  request             close_notify (19 bytes)
 //! server         hello  Finished …             tickets?  answer …
 //! ```
+//! A client may send its first request right behind its hello, and get the answer before its Finished
+//! (RFC 8446 §2.3).
+//!
 //! A server that sends a record right after the client's Finished may send a ticket or an answer:
 //! [`RecordMeaning::Ticket`] is an answer unless another one follows.
 
@@ -64,6 +67,10 @@ const IS_TLS13: u8 = 4;
 /// The client's Finished was sent.
 const IS_READY: u8 = 8;
 const HAS_HELLO: u8 = 16;
+/// The client's hello announces early data.
+const IS_EARLY: u8 = 32;
+/// A hello that continues in another packet: it may announce early data.
+const MAY_BE_EARLY: u8 = 64;
 
 const HEADER_BYTES: usize = 5;
 const RECORD_BYTES_MAX: u16 = (16 << 10) + 2048;
@@ -74,6 +81,8 @@ const CLIENT_RECORDS_MAX: u8 = 4;
 /// Tickets hold at most a few certificates.
 const TICKET_BYTES_MAX: u16 = 2048;
 const TICKETS_MAX: u8 = 8;
+/// The end of early data in TLS 1.3, and a Finished behind the server's first record.
+const END_OF_EARLY_DATA: u16 = 21;
 /// Alert, key update, and HTTP/2's frames of 9, 13 and 17 bytes, in TLS 1.3.
 const CONTROL: [u16; 5] = [19, 22, 26, 30, 34];
 /// The same frames of HTTP/2 with the longer records of TLS 1.2.
@@ -162,10 +171,13 @@ impl TlsRecords {
         match kind {
             0x14 => self.flags |= CHANGED_CIPHER,
             0x16 => {
-                let is_encrypted = self.flags & CHANGED_CIPHER != 0;
+                // After a HelloRetryRequest, both sides send a hello behind the change of ciphers.
+                let is_encrypted = self.flags & CHANGED_CIPHER != 0 && !is_hello(body, length);
                 self.flags |= HAS_HELLO | if is_encrypted { IS_OLD } else { 0 };
                 if context.is_from_server && is_tls13_hello(body) {
                     self.flags |= IS_TLS13;
+                } else if !context.is_from_server {
+                    self.note_early_data(length, body);
                 }
             }
             0x17 if context.is_from_server => return self.begin_of_server(length, context),
@@ -175,7 +187,30 @@ impl TlsRecords {
         RecordMeaning::Control
     }
 
+    /// A second hello takes the announcement of the first one back.
+    fn note_early_data(&mut self, length: u16, body: &[u8]) {
+        let announces = match extensions_of_client(body) {
+            Some(extensions) if extension(extensions, [0, 0x2a]).is_some() => IS_EARLY,
+            _ if body.len() < usize::from(length) => MAY_BE_EARLY,
+            _ => 0,
+        };
+        self.flags = self.flags & !(IS_EARLY | MAY_BE_EARLY) | announces;
+    }
+
+    /// Whether a client's record is early, or may still end what was.
+    fn is_early(&mut self, server: TlsRecords) -> bool {
+        if self.flags & MAY_BE_EARLY != 0 && !server.has_hello() {
+            self.flags |= IS_EARLY;
+        }
+        self.flags & (IS_EARLY | IS_READY) == IS_EARLY
+    }
+
     fn begin_of_client(&mut self, length: u16, context: RecordContext) -> RecordMeaning {
+        if self.is_early(context.peer) {
+            self.flags |= if FINISHED.contains(&length) { IS_READY } else { 0 };
+            let is_control = self.flags & IS_READY != 0 || length == END_OF_EARLY_DATA;
+            return if is_control { RecordMeaning::Control } else { RecordMeaning::Data };
+        }
         let is_tls13 = context.peer.flags & IS_TLS13 != 0;
         if is_tls13 && self.flags & IS_READY == 0 {
             self.count += 1;
@@ -192,7 +227,13 @@ impl TlsRecords {
         if self.flags & (HAS_HELLO | IS_OLD) == HAS_HELLO && !is_client_ready {
             // Application data before any encrypted handshake record: the handshake of TLS 1.3.
             self.flags |= IS_TLS13;
-            return RecordMeaning::Control;
+            if context.peer.flags & IS_EARLY == 0 {
+                return RecordMeaning::Control;
+            }
+            // A handshake that resumes a session has one or two records; answers may follow at once.
+            self.count = self.count.saturating_add(1);
+            let is_handshake = self.count == 1 || self.count == 2 && FINISHED.contains(&length);
+            return if is_handshake { RecordMeaning::Control } else { RecordMeaning::Data };
         }
         let is_tls13 = self.flags & IS_TLS13 != 0;
         let may_be_ticket =
@@ -219,24 +260,48 @@ impl TlsInput<'_> {
     }
 }
 
+/// Bytes of a hello before its session id: type and length, version, random.
+const SESSION_ID_AT: usize = 4 + 2 + 32;
+
+/// Whether a record of `length` bytes is a hello in clear, by its type, length and version.
+fn is_hello(message: &[u8], length: u16) -> bool {
+    let [high, low] = length.saturating_sub(4).to_be_bytes();
+    matches!(message, [1 | 2, 0, a, b, 3, ..] if [*a, *b] == [high, low])
+}
+
+/// What follows a value whose length is the number in its first `size` bytes.
+fn behind(bytes: &[u8], size: usize) -> Option<&[u8]> {
+    let (number, rest) = bytes.split_at_checked(size)?;
+    let length = number.iter().fold(0, |number, byte| number << 8 | usize::from(*byte));
+    rest.get(length..)
+}
+
+fn extensions_of_client(message: &[u8]) -> Option<&[u8]> {
+    let session_id = message.get(SESSION_ID_AT..).filter(|_| message[0] == 1)?;
+    let ciphers = behind(session_id, 1)?;
+    behind(behind(ciphers, 2)?, 1)?.get(2..)
+}
+
+/// The value of an extension, as far as it was captured.
+fn extension(mut rest: &[u8], wanted: [u8; 2]) -> Option<&[u8]> {
+    while let [kind_high, kind_low, high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        if [*kind_high, *kind_low] == wanted {
+            return Some(&after[..length.min(after.len())]);
+        }
+        rest = after.get(length..).unwrap_or_default();
+    }
+    None
+}
+
 /// Whether a handshake message is a ServerHello that selects TLS 1.3 (`supported_versions`).
 fn is_tls13_hello(message: &[u8]) -> bool {
-    const SUPPORTED_VERSIONS: [u8; 6] = [0, 0x2b, 0, 2, 3, 4];
-    // Type and length, version, random.
-    const SESSION_ID_AT: usize = 4 + 2 + 32;
-    let (Some(2), Some(session_id)) = (message.first(), message.get(SESSION_ID_AT)) else {
+    let Some(session_id) = message.get(SESSION_ID_AT..).filter(|_| message[0] == 2) else {
         return false;
     };
-    // The session id, cipher suite, compression, length of the extensions.
-    let extensions = message.get(SESSION_ID_AT + 1 + usize::from(*session_id) + 2 + 1 + 2..);
-    let mut rest = extensions.unwrap_or_default();
-    while let [kind_high, kind_low, high, low, after @ ..] = rest {
-        if [*kind_high, *kind_low] == [0, 0x2b] {
-            return rest.starts_with(&SUPPORTED_VERSIONS);
-        }
-        rest = after.get(usize::from(u16::from_be_bytes([*high, *low]))..).unwrap_or_default();
-    }
-    false
+    // Cipher suite, compression and the length of the extensions.
+    let extensions = behind(session_id, 1).and_then(|rest| rest.get(2 + 1 + 2..));
+    extension(extensions.unwrap_or_default(), [0, 0x2b]) == Some(&[3, 4][..])
 }
 
 #[cfg(test)]

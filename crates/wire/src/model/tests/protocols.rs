@@ -47,6 +47,80 @@ fn tickets_and_alerts_of_tls_1_3_are_neither_answers_nor_requests() {
     assert!((1_190_000..1_210_000).contains(&think.p95), "{think:?}");
 }
 
+/// A hello of a client (1) or server (2) with one extension.
+fn hello(kind: u8, extension: &[u8]) -> Vec<u8> {
+    let suites: &[u8] = if kind == 1 { &[0, 2, 0x13, 1, 1, 0] } else { &[0x13, 1, 0] };
+    let size = u8::try_from(extension.len()).expect("short");
+    let body = [&[3, 3][..], &[7; 32], &[0], suites, &[0, size], extension];
+    let body = body.concat();
+    let length = u8::try_from(body.len()).expect("short");
+    [&[22, 3, 3, 0, length + 4, kind, 0, 0, length][..], &body].concat()
+}
+
+const VERSION: [u8; 6] = [0, 0x2b, 0, 2, 3, 4];
+const EARLY_DATA: [u8; 4] = [0, 0x2a, 0, 0];
+
+/// A client resumes a session with a request in its first flight; the answer comes at once, or after
+/// the client's Finished.
+fn early(script: &mut TrafficScript, [at, think]: [i64; 2]) -> ScriptedConnection {
+    let mut line = script.open(443, at, 1);
+    let asked = [hello(1, &EARLY_DATA), records(&[(20, 1), (23, 150)])].concat();
+    script.data(&mut line, CLIENT, at + 2, asked);
+    let answer = [hello(2, &VERSION), records(&[(20, 1), (23, 40), (23, 69)])].concat();
+    script.data(&mut line, SERVER, at + 3, answer);
+    if think < 3 {
+        script.data(&mut line, SERVER, at + 2 + think, records(&[(23, 700)]));
+    }
+    script.data(&mut line, CLIENT, at + 6, records(&[(23, 21), (23, 69)]));
+    script.data(&mut line, SERVER, at + 7, records(&[(23, 250)]));
+    if think >= 3 {
+        script.data(&mut line, SERVER, at + 2 + think, records(&[(23, 700)]));
+    }
+    line
+}
+
+/// OISF/suricata PR 3532: requests in early data are requests, and the handshake around them is not.
+#[test]
+fn early_data_of_tls_1_3_is_a_request() {
+    for (think, expected) in [(1, DelayVerdict::Smooth), (1200, DelayVerdict::SlowApp)] {
+        let mut script = TrafficScript::default();
+        for client in 0..60_i64 {
+            let line = &mut early(&mut script, [client * 100, think]);
+            let at = client * 100 + 2000;
+            script.data(line, CLIENT, at, records(&[(23, 130)]));
+            script.data(line, SERVER, at + think.max(5), records(&[(23, 700)]));
+            script.ack(line, CLIENT, at + think.max(5) + 1);
+        }
+        let (report, _) = script.run(ModelOptions::default());
+        let tier = &report.tiers[0];
+        assert_eq!((tier.requests, tier.responses, tier.unanswered), (120, 120, 0), "{think}");
+        assert_eq!(report.verdict, expected, "{think}: {}", report.why);
+    }
+}
+
+/// erlang/otp#11237: after a HelloRetryRequest, hellos come behind the change of ciphers.
+#[test]
+fn a_second_hello_is_no_encrypted_handshake() {
+    let mut script = TrafficScript::default();
+    for client in 0..60_i64 {
+        let at = client * 100;
+        let line = &mut script.open(443, at, 1);
+        script.data(line, CLIENT, at + 2, hello(1, &VERSION));
+        script.data(line, SERVER, at + 3, [hello(2, &VERSION), records(&[(20, 1)])].concat());
+        script.data(line, CLIENT, at + 4, [records(&[(20, 1)]), hello(1, &VERSION)].concat());
+        let flight = records(&[(23, 40), (23, 900), (23, 290), (23, 69)]);
+        script.data(line, SERVER, at + 5, [hello(2, &VERSION), flight].concat());
+        script.data(line, CLIENT, at + 6, records(&[(23, 69), (23, 150)]));
+        script.data(line, SERVER, at + 7, records(&[(23, 250), (23, 250)]));
+        script.data(line, SERVER, at + 1206, records(&[(23, 700)]));
+        script.ack(line, CLIENT, at + 1207);
+    }
+    let (report, _) = script.run(ModelOptions::default());
+    let tier = &report.tiers[0];
+    assert_eq!((tier.requests, tier.responses, tier.unanswered), (60, 60, 0));
+    assert_eq!(report.verdict, DelayVerdict::SlowApp, "{}", report.why);
+}
+
 /// A server that writes head and body apart: once the tickets came, the head is the answer.
 #[test]
 fn after_the_tickets_the_first_record_is_the_answer() {
