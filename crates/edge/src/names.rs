@@ -10,13 +10,13 @@
 //! the same servers (`localhost` is both 127.0.0.1 and ::1), so they are tried only when connecting
 //! fails (RFC 8305).
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::settings::destination::BackendSettings;
 use crate::time::MonoTime;
@@ -28,17 +28,26 @@ const ADDRESSES_MAX: usize = 64;
 
 /// What the names of backends resolved to at the last successful lookup.
 #[derive(Debug, Default)]
-pub(crate) struct ResolvedNames(Mutex<FxHashMap<String, Vec<SocketAddr>>>);
+pub(crate) struct ResolvedNames {
+    known: Mutex<FxHashMap<String, Vec<SocketAddr>>>,
+    /// Names whose lookup has not ended: a slow name server gets one query at a time, and an old
+    /// answer replaces no newer one.
+    pending: Mutex<FxHashSet<String>>,
+}
 
 impl ResolvedNames {
     /// Looks up the names among `backends`, all at once, for at most [`START_WAIT`].
     pub(crate) fn look_up(self: &Arc<Self>, backends: &[BackendSettings]) {
         let (done, finished) = channel();
         for name in names(backends) {
+            if !self.pending.lock().insert(name.clone()) {
+                continue;
+            }
             let (this, done) = (Arc::clone(self), done.clone());
             let thread = std::thread::Builder::new().name("weir-edge-names".into());
             let thread = thread.spawn(move || {
                 this.look_up_one(&name);
+                this.pending.lock().remove(&name);
                 let _ = done.send(());
             });
             if let Err(error) = thread {
@@ -58,34 +67,34 @@ impl ResolvedNames {
 
     fn look_up_one(&self, name: &str) {
         let found = match name.to_socket_addrs() {
-            Ok(found) => found.take(ADDRESSES_MAX).collect(),
+            Ok(found) => found.filter_map(usable).take(ADDRESSES_MAX).collect(),
             Err(error) => return self.warn(name, &error.to_string()),
         };
         self.set(name, found);
     }
 
     fn warn(&self, name: &str, why: &str) {
-        let is_known = self.0.lock().contains_key(name);
+        let is_known = self.known.lock().contains_key(name);
         let effect = if is_known { "it keeps its addresses" } else { "it gets no requests" };
         tracing::warn!("cannot resolve the backend `{name}`: {why}; {effect}");
     }
 
     fn set(&self, name: &str, mut found: Vec<SocketAddr>) {
         if found.is_empty() {
-            return self.warn(name, "the name has no address");
+            return self.warn(name, "the name has no address of a host");
         }
         // Name servers rotate the addresses; their order must not look like a change. The family
         // that the host prefers stays first.
         let is_four = found[0].is_ipv4();
         found.sort_unstable_by_key(|address| (address.is_ipv4() != is_four, *address));
         found.dedup();
-        self.0.lock().insert(name.to_owned(), found);
+        self.known.lock().insert(name.to_owned(), found);
     }
 
     /// The backends with their addresses: one for each address of the preferred family, or one
     /// without any.
     pub(crate) fn expand(&self, backends: &[BackendSettings]) -> Vec<BackendSettings> {
-        let known = self.0.lock();
+        let known = self.known.lock();
         let mut all: Vec<BackendSettings> = Vec::new();
         for backend in backends {
             let found = known.get(&backend.name).filter(|_| backend.address.is_none());
@@ -96,8 +105,12 @@ impl ResolvedNames {
             let (own, others): (Vec<SocketAddr>, Vec<SocketAddr>) =
                 found.iter().partition(|address| address.is_ipv4() == found[0].is_ipv4());
             for address in own {
-                // Two names of one server are one backend.
-                if !all.iter().any(|one| one.address == Some(address)) {
+                // Two names of one server are one backend of a pool; in two pools, they may be two
+                // sites of a server that many share.
+                let is_same = |one: &BackendSettings| {
+                    one.address == Some(address) && one.pool == backend.pool
+                };
+                if !all.iter().any(is_same) {
                     let (address, alternates) = (Some(address), others.clone());
                     all.push(BackendSettings { address, alternates, ..backend.clone() });
                 }
@@ -105,6 +118,17 @@ impl ResolvedNames {
         }
         all
     }
+}
+
+/// The address, unless it is one that no server can have: filters of name servers answer 0.0.0.0, which
+/// leads back to this host.
+fn usable(mut address: SocketAddr) -> Option<SocketAddr> {
+    let ip = address.ip().to_canonical();
+    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if ip.is_ipv4() {
+        address.set_ip(ip);
+    }
+    (!ip.is_unspecified() && !ip.is_multicast() && !is_broadcast).then_some(address)
 }
 
 fn names(backends: &[BackendSettings]) -> impl Iterator<Item = String> {
@@ -152,6 +176,38 @@ mod tests {
         names.set("b:80", at(&["10.0.0.5:80", "10.0.0.6:80"]));
         let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.6:80) []"];
         assert_eq!(expanded(&names, &["a:80", "b:80"]), expected);
+        // The second site of a shared server, behind a route of its own.
+        let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.5:80) []"];
+        assert_eq!(expanded(&names, &["a:80", "shop=b:80"])[..2], expected);
+    }
+
+    /// AdguardTeam/AdGuardDNS#60, TechnitiumSoftware/DnsServer#181: what a filter answers is no server.
+    #[test]
+    fn addresses_that_no_server_has_are_left_out() {
+        let addresses = at(&[
+            "0.0.0.0:80",
+            "[::]:80",
+            "255.255.255.255:80",
+            "224.0.0.251:80",
+            "[ff02::fb]:80",
+            "[::ffff:0.0.0.0]:80",
+        ]);
+        assert!(addresses.into_iter().filter_map(usable).next().is_none());
+        let addresses = at(&["[::ffff:10.0.0.5]:80", "[fd00::5]:80"]);
+        let expected = at(&["10.0.0.5:80", "[fd00::5]:80"]);
+        assert_eq!(addresses.into_iter().filter_map(usable).collect::<Vec<_>>(), expected);
+    }
+
+    /// A lookup that hangs is not begun again, and the others are not held up by it.
+    #[test]
+    fn a_lookup_that_has_not_ended_is_not_begun_again() {
+        let names = Arc::<ResolvedNames>::default();
+        names.pending.lock().insert("slow.invalid:80".into());
+        let backends =
+            ["slow.invalid:80", "localhost:80"].map(|text| BackendSettings::parse(text).unwrap());
+        names.look_up(&backends);
+        assert!(names.known.lock().contains_key("localhost:80"));
+        assert_eq!(names.pending.lock().len(), 1, "only the slow one");
     }
 
     #[test]

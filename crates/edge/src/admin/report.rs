@@ -1,7 +1,6 @@
 //! Rows about backends and listeners: every ten seconds, and for a backend also when its state
 //! changes, its idle timeout is learned, or other checks of its health response fail.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,8 +19,8 @@ const INTERVAL: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct StateReporter {
-    /// Each backend as it was at its last report.
-    known: FxHashMap<SocketAddr, KnownBackend>,
+    /// Each backend, by pool and name, as it was at its last report.
+    known: FxHashMap<(String, String), KnownBackend>,
     next: MonoTime,
 }
 
@@ -64,7 +63,9 @@ impl StateReporter {
         for (pool, backend) in live.backends() {
             let state = backend.state(now, &pool.settings);
             let known = KnownBackend::of(backend, state);
-            let before = self.known.get(&backend.address);
+            // Two pools may share an address, and names that do not resolve have none.
+            let key = (pool.name.clone(), backend.name.clone());
+            let before = self.known.get(&key);
             let state_before = before.map(|known| known.state);
             if state_before != Some(state) {
                 log_change(backend, state_before, state);
@@ -72,7 +73,7 @@ impl StateReporter {
             if is_due || before != Some(&known) {
                 push(&mut backends, ts, &live.settings.host, backend, state, pool);
             }
-            self.known.insert(backend.address, known);
+            self.known.insert(key, known);
         }
         let mut batches = Vec::new();
         take(&mut backends, &mut batches);

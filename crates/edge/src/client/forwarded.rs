@@ -74,11 +74,47 @@ fn client_address(headers: &HeaderMap, trusted: &[IpNetwork]) -> Option<IpAddr> 
     parse_address(headers.get(&REAL_IP)?.to_str().ok()?)
 }
 
-/// The elements of a list, the last one first.
+/// The elements of a list, the last one first. Empty ones do not count (RFC 9110 §5.6.1.2), except on
+/// a line that is no text, which stands for an element that nobody can read.
 fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
-    let lines = lines.into_iter().rev().map(|line| line.to_str().unwrap_or_default());
-    lines.flat_map(|line| line.rsplit(',').map(str::trim)).take(HOPS_MAX)
+    let lines = lines.into_iter().rev().map(|line| line.to_str().unwrap_or(UNREADABLE));
+    let elements = lines.flat_map(|line| rsplit_unquoted(line, b',')).map(str::trim);
+    elements.filter(|element| !element.is_empty()).take(HOPS_MAX)
+}
+
+/// An element that is neither an address nor a list of parameters.
+const UNREADABLE: &str = "?";
+
+/// The parts of `text` between separators that do not stand in quotes, the last one first.
+fn rsplit_unquoted(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let has_quotes = text.contains('"');
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let all = rest?;
+        let at = if has_quotes {
+            last_unquoted(all, separator)
+        } else {
+            all.bytes().rposition(|byte| byte == separator)
+        };
+        rest = at.map(|at| &all[..at]);
+        Some(at.map_or(all, |at| &all[at + 1..]))
+    })
+}
+
+/// Where the last separator outside of quotes is; a quote or backslash may be escaped by a backslash.
+fn last_unquoted(text: &str, separator: u8) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped, mut found) = (false, false, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ if byte == separator && !is_quoted => found = Some(at),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// What stands before the first element that is no address is not believed: the proxy that wrote
@@ -104,8 +140,13 @@ pub(crate) fn is_in(networks: &[IpNetwork], address: IpAddr) -> bool {
 }
 
 /// An address with an optional port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `"[2001:db8::1]:80"`.
+/// A proxy may hide the port: `"192.0.2.1:_gate"` (RFC 7239 §6.3).
 fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
+    let text = match text.rsplit_once(":_") {
+        Some((address, name)) if is_hidden_name(name) => address,
+        _ => text,
+    };
     let address = text.parse().ok().or_else(|| {
         let with_port = text.parse::<SocketAddr>().ok().map(|address| address.ip());
         with_port.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok())
@@ -113,13 +154,19 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     address.map(|address: IpAddr| address.to_canonical())
 }
 
+fn is_hidden_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
 /// A parameter of one element of `Forwarded`.
 fn parameter([element, name]: [&str; 2]) -> Option<&str> {
-    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let pairs = rsplit_unquoted(element, b';');
+    let mut pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// The scheme that the proxy nearest to the edge has written.
+/// The scheme that the proxy nearest to the edge has written; some write `wss` for WebSockets.
 fn scheme_of(headers: &HeaderMap) -> Option<&'static str> {
     let named = if headers.contains_key(&FORWARDED_PROTO) {
         hops(headers, &FORWARDED_PROTO).next()
@@ -127,7 +174,9 @@ fn scheme_of(headers: &HeaderMap) -> Option<&'static str> {
         hops(headers, &FORWARDED).next().and_then(|hop| parameter([hop, "proto"]))
     };
     let named = named?.trim_matches('"');
-    ["http", "https"].into_iter().find(|scheme| named.eq_ignore_ascii_case(scheme))
+    let known = [("http", "http"), ("https", "https"), ("ws", "http"), ("wss", "https")];
+    let mut known = known.into_iter().filter(|(name, _)| named.eq_ignore_ascii_case(name));
+    known.next().map(|(_, scheme)| scheme)
 }
 
 /// Sets the fields about the client for a backend. `client` is the one that a trusted proxy names.
@@ -231,10 +280,34 @@ mod tests {
                 "2001:db8::9",
                 Some("https"),
             ),
+            // dotnet/yarp#763, junkurihara/rust-rpxy PR 619: hidden ports.
+            (vec![("forwarded", "for=\"203.0.113.9:_gate\"")], "203.0.113.9", None),
+            (vec![("forwarded", "for=\"[2001:db8::9]:_p.1\"")], "2001:db8::9", None),
+            // playframework/playframework PR 14084: separators in quotes.
+            (
+                vec![(
+                    "forwarded",
+                    r#"for=203.0.113.9;by="_a,b\";x";proto=https, for=10.1.0.4;host="a;b, for=1.1.1.1""#,
+                )],
+                "203.0.113.9",
+                None,
+            ),
+            // Empty elements.
+            (vec![(list, "203.0.113.9, , 10.1.0.4,")], "203.0.113.9", None),
+            (vec![(list, ""), (list, "203.0.113.9"), (list, "")], "203.0.113.9", None),
+            // traefik/traefik#6388, Kludex/uvicorn PR 2258.
+            (vec![(list, "203.0.113.9"), (proto, "wss")], "203.0.113.9", Some("https")),
+            (vec![(list, "203.0.113.9"), (proto, "WS")], "203.0.113.9", Some("http")),
         ] {
             assert_eq!(client(&fields), Some((expected.to_owned(), scheme)), "{fields:?}");
         }
-        for fields in [vec![], vec![(list, "unknown")], vec![("forwarded", "for=_hidden")]] {
+        for fields in [
+            vec![],
+            vec![(list, "unknown")],
+            vec![("forwarded", "for=_hidden")],
+            vec![("forwarded", "for=\"203.0.113.9:_\"")],
+            vec![("forwarded", "for=\"203.0.113.9:-1\"")],
+        ] {
             assert_eq!(client(&fields), None, "{fields:?}");
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -75,6 +76,9 @@ pub(crate) fn handle(
         };
         return ResponseFuture::Pending(Box::pin(response));
     }
+    if headers::is_for_edge(&parts) {
+        return ready(answer_for_edge(record, &parts.method), closes);
+    }
     let Some(pool) = live.pool(&parts).map(Arc::clone) else {
         let response =
             own_response(record, StatusCode::NOT_FOUND, "no backend for this host and path");
@@ -83,6 +87,15 @@ pub(crate) fn handle(
     let request = Request::from_parts(parts, body);
     let mut exchange = Exchange::new(Rc::clone(session), pool, record, request);
     ResponseFuture::Pending(Box::pin(async move { finished(exchange.run().await, closes) }))
+}
+
+/// What a client receives that lets no proxy forward its request. The edge reflects no requests: they may
+/// hold secrets.
+fn answer_for_edge(record: OpenRecord, method: &Method) -> Response<ResponseBody> {
+    if *method == Method::TRACE {
+        return own_response(record, StatusCode::NOT_IMPLEMENTED, "TRACE is not supported");
+    }
+    text_response(record, StatusCode::OK, Bytes::new())
 }
 
 fn ready(response: Response<ResponseBody>, closes: bool) -> ResponseFuture {

@@ -108,6 +108,8 @@ pub(crate) struct Backend {
     pub(crate) name: String,
     /// The host and port as configured.
     pub(crate) written_name: String,
+    /// The same as a value of `Host`.
+    pub(crate) authority: String,
     pub(crate) protocol: Protocol,
     /// The name that the backend's certificate must have.
     pub(crate) host: String,
@@ -158,6 +160,7 @@ impl Backend {
             is_resolved: settings.address.is_some(),
             name: address.unwrap_or_else(|| settings.name.clone()),
             written_name: settings.name.clone(),
+            authority: settings.authority().to_owned(),
             protocol: settings.protocol,
             host: settings.host().to_owned(),
             zone: settings.zone.clone(),

@@ -75,7 +75,8 @@ async fn request(
     let mut request = Request::new(RequestBody::Empty);
     *request.method_mut() = Method::GET;
     *request.uri_mut() = path.as_str().try_into().map_err(|_| format!("`{path}` is not a path"))?;
-    let host = HeaderValue::try_from(backend.name.as_str()).map_err(|error| error.to_string())?;
+    let host =
+        HeaderValue::try_from(backend.authority.as_str()).map_err(|error| error.to_string())?;
     request.headers_mut().insert(HOST, host);
     request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("weir-edge-check"));
     let (mut parts, body) = request.into_parts();

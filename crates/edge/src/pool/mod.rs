@@ -73,6 +73,8 @@ pub(crate) struct Pool {
     queued: AtomicU32,
     slot_freed: Notify,
     responses: AtomicU64,
+    /// Whether a response had more fields than usual.
+    has_many_fields: AtomicBool,
     route_times: Arc<RouteTimes>,
 }
 
@@ -95,6 +97,7 @@ impl Pool {
     ) -> Self {
         let now = MonoTime::now();
         let old_pools = before.unwrap_or_default();
+        let old = old_pools.iter().find(|pool| pool.name == name);
         let frontiers = old_pools.iter().map(|pool| pool.frontier.load(Relaxed));
         let frontier = frontiers.max().unwrap_or(0);
         let own = settings.backends.iter().filter(|one| one.pool == name);
@@ -133,12 +136,18 @@ impl Pool {
             queued: AtomicU32::new(0),
             slot_freed: Notify::new(),
             responses: AtomicU64::new(0),
-            route_times: old_pools
-                .iter()
-                .find(|pool| pool.name == name)
-                .map(|pool| Arc::clone(&pool.route_times))
-                .unwrap_or_default(),
+            has_many_fields: AtomicBool::new(old.is_some_and(|pool| pool.has_many_fields())),
+            route_times: old.map(|pool| Arc::clone(&pool.route_times)).unwrap_or_default(),
         }
+    }
+
+    /// Whether new connections must read heads of any number of fields.
+    pub(crate) fn has_many_fields(&self) -> bool {
+        self.has_many_fields.load(Relaxed)
+    }
+
+    pub(crate) fn note_many_fields(&self) {
+        self.has_many_fields.store(true, Relaxed);
     }
 
     /// Chooses a backend and takes a slot there; `random` breaks ties.

@@ -6,7 +6,8 @@
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING, UPGRADE,
+    MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_KEY, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version, request};
@@ -127,6 +128,9 @@ pub(crate) fn prepare(parts: &mut request::Parts, request: ForwardedRequest<'_>)
     }
     forwarded::set_fields(headers, request.conn, request.client, odd.has_forwarded);
     headers.insert(REQUEST_ID, request.request_id.clone());
+    if is_counted(&parts.method) {
+        count_hop(headers);
+    }
     if parts.version == Version::HTTP_2 {
         join_cookies(&mut parts.headers);
     }
@@ -134,6 +138,29 @@ pub(crate) fn prepare(parts: &mut request::Parts, request: ForwardedRequest<'_>)
     if parts.uri.scheme().is_some() || parts.uri.authority().is_some() {
         parts.uri = origin_form(&parts.uri);
     }
+}
+
+/// Whether requests of this method may say how many proxies forward them (RFC 9110 §7.6.2).
+fn is_counted(method: &Method) -> bool {
+    matches!(*method, Method::OPTIONS | Method::TRACE)
+}
+
+fn forwards_left(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(MAX_FORWARDS)?.to_str().ok()?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // More hops than any number holds are still many.
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+fn count_hop(headers: &mut HeaderMap) {
+    if let Some(left) = forwards_left(headers) {
+        headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+    }
+}
+
+/// Whether the client wants the edge itself to answer.
+pub(crate) fn is_for_edge(parts: &request::Parts) -> bool {
+    is_counted(&parts.method) && forwards_left(&parts.headers) == Some(0)
 }
 
 /// Joins the cookies that HTTP/2 has split into several fields (RFC 9113 §8.2.3).
@@ -158,7 +185,7 @@ fn own_host(parts: &request::Parts) -> Option<HeaderValue> {
 /// with HTTP/1.0 may have sent none; the backend's own name stands for it.
 pub(crate) fn set_target(parts: &mut request::Parts, backend: &Backend) {
     if !parts.headers.contains_key(HOST)
-        && let Ok(own) = HeaderValue::try_from(backend.name.as_str())
+        && let Ok(own) = HeaderValue::try_from(backend.authority.as_str())
     {
         parts.headers.insert(HOST, own);
     }
@@ -181,11 +208,16 @@ pub(crate) fn set_target(parts: &mut request::Parts, backend: &Backend) {
     parts.uri = Uri::from_parts(target).unwrap_or_default();
 }
 
-/// Announces a body of unknown length where hyper takes it for absent, and drops it (RFC 9112 §6.1).
-pub(crate) fn announce_body(parts: &mut request::Parts) {
-    let is_rare = matches!(parts.method, Method::GET | Method::HEAD);
-    if is_rare && !parts.headers.contains_key(CONTENT_LENGTH) {
-        parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+/// Announces a body of unknown length where hyper takes it for absent, and drops it (RFC 9112 §6.1), and
+/// the absence of one where a backend expects one: clients with HTTP/2 need not (RFC 9110 §8.6).
+pub(crate) fn announce_body(parts: &mut request::Parts, has_body: bool) {
+    let (name, value) = match (&parts.method, has_body) {
+        (&Method::GET | &Method::HEAD, true) => (TRANSFER_ENCODING, "chunked"),
+        (&Method::POST | &Method::PUT | &Method::PATCH, false) => (CONTENT_LENGTH, "0"),
+        _ => return,
+    };
+    if !parts.headers.contains_key(CONTENT_LENGTH) {
+        parts.headers.insert(name, HeaderValue::from_static(value));
     }
 }
 

@@ -222,7 +222,8 @@ impl Exchange {
         self.begin_try(backend, now);
         let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
         let reused = if is_reusable {
-            self.session.worker.take_idle(backend, now, &self.pool.settings)
+            let idle = self.session.worker.take_idle(backend, now, &self.pool.settings);
+            idle.filter(|idle| idle.takes_many_fields || !self.pool.has_many_fields())
         } else {
             None
         };
@@ -327,13 +328,15 @@ impl Exchange {
     fn message(&mut self, backend: &Backend) -> Request<RequestBody> {
         let parts = self.parts.take().or_else(|| self.copy.as_ref().map(HeadCopy::parts));
         let mut parts = parts.expect("a request is repeated only if it was returned or copied");
-        if self.may_repeat && self.copy.is_none() {
+        // A backend with HTTP/2 may say that it has not begun, whatever the method.
+        let may_refuse = backend.protocol.is_h2() && !self.has_body && self.on_upgrade.is_none();
+        if (self.may_repeat || may_refuse) && self.copy.is_none() {
             self.copy = Some(HeadCopy::of(&parts));
         }
         let body = self.body.take().unwrap_or(RequestBody::Empty);
         headers::set_target(&mut parts, backend);
-        if self.has_body && !backend.protocol.is_h2() {
-            headers::announce_body(&mut parts);
+        if !backend.protocol.is_h2() {
+            headers::announce_body(&mut parts, self.has_body);
         }
         let mut request = Request::from_parts(parts, body);
         let (client, version) = (&self.session.conn, self.record.version);
@@ -348,7 +351,7 @@ impl Exchange {
         backend: &Arc<Backend>,
         is_reused: bool,
     ) -> AttemptError {
-        let SendError { mut failure, message } = error;
+        let SendError { mut failure, message, cause } = error;
         let is_unsent = message.is_some();
         if let Some(message) = message
             && self.copy.is_none()
@@ -358,6 +361,14 @@ impl Exchange {
         }
         if let Some(own) = self.body_outcome.failure.get() {
             return AttemptError { failure: own, may_move: false };
+        }
+        match cause {
+            SendErrorCause::NotBegun => return AttemptError { failure, may_move: true },
+            SendErrorCause::ManyFields => {
+                self.pool.note_many_fields();
+                return AttemptError { failure, may_move: self.may_repeat };
+            }
+            SendErrorCause::Other => {}
         }
         // A stale connection says nothing about the backend, and a stall was already counted.
         let is_stale = is_reused && failure == RequestFailure::EmptyAnswer;
@@ -455,6 +466,39 @@ struct ResponseHead {
 struct SendError {
     failure: RequestFailure,
     message: Option<Request<RequestBody>>,
+    cause: SendErrorCause,
+}
+
+/// What another attempt should know.
+#[derive(Clone, Copy)]
+enum SendErrorCause {
+    /// The backend has not begun with the request, and says so (RFC 9113 §8.7).
+    NotBegun,
+    /// The response may have more fields than this connection reads.
+    ManyFields,
+    Other,
+}
+
+impl SendErrorCause {
+    fn of(error: &hyper::Error, upstream: &Upstream) -> Self {
+        if let Some(shared) = upstream.shared()
+            && is_refusal(error)
+        {
+            shared.drain();
+            return Self::NotBegun;
+        }
+        let is_new = error.is_parse_too_large() && !upstream.takes_many_fields;
+        if is_new { Self::ManyFields } else { Self::Other }
+    }
+}
+
+/// Whether a stream was refused, or is behind the last one that a connection serves before it closes.
+/// hyper gives the reason as text only.
+fn is_refusal(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    ["stream error received: refused stream", "connection error received: not a result of an error"]
+        .iter()
+        .any(|reason| source.starts_with(reason))
 }
 
 /// Sends a request and drives the connection until the response head has arrived.
@@ -484,7 +528,8 @@ async fn send(
                 } else {
                     RequestFailure::EmptyAnswer
                 };
-                return Poll::Ready(Err(SendError { failure, message }));
+                let cause = SendErrorCause::of(error.error(), upstream);
+                return Poll::Ready(Err(SendError { failure, message, cause }));
             }
             Poll::Pending if is_over => RequestFailure::EmptyAnswer,
             Poll::Pending => match deadline.poll(cx) {
@@ -493,7 +538,8 @@ async fn send(
                 WaitOutcome::Stalled => RequestFailure::BackendStalled,
             },
         };
-        Poll::Ready(Err(SendError { failure, message: None }))
+        let cause = SendErrorCause::Other;
+        Poll::Ready(Err(SendError { failure, message: None, cause }))
     })
     .await
 }

@@ -105,10 +105,17 @@ impl BackendSettings {
         Ok(Self { pool, name, address, alternates: Vec::new(), protocol, weight, zone })
     }
 
-    /// The host of the name, which the backend's certificate must have.
+    /// The host of the name, which the backend's certificate must have: without the dot of DNS' root.
     pub fn host(&self) -> &str {
         let host = self.name.rsplit_once(':').map_or(self.name.as_str(), |(host, _)| host);
-        host.trim_start_matches('[').trim_end_matches(']')
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.strip_suffix('.').unwrap_or(host)
+    }
+
+    /// The value of `Host` that names this backend: the port is left out where it is the usual one.
+    pub(crate) fn authority(&self) -> &str {
+        let usual = if self.protocol.is_tls() { ":443" } else { ":80" };
+        self.name.strip_suffix(usual).unwrap_or(&self.name)
     }
 }
 
@@ -232,6 +239,15 @@ mod tests {
         assert_eq!((backend.pool.as_str(), backend.protocol), ("api", Protocol::H2));
         assert_eq!((backend.host(), backend.weight), ("localhost", 0));
         assert_eq!(backend.address, None, "a name is looked up later");
+        for (text, host, authority) in [
+            ("https://app.example.net.:443", "app.example.net", "app.example.net."),
+            ("http://app.example.net:443", "app.example.net", "app.example.net:443"),
+            ("[::1]:80", "::1", "[::1]"),
+            ("10.0.0.5:8080", "10.0.0.5", "10.0.0.5:8080"),
+        ] {
+            let backend = BackendSettings::parse(text).unwrap();
+            assert_eq!((backend.host(), backend.authority()), (host, authority));
+        }
         let backend = BackendSettings::parse("127.0.0.1:80*3@eu-1a").unwrap();
         assert_eq!((backend.weight, backend.zone.as_str()), (3, "eu-1a"));
         for wrong in [

@@ -94,7 +94,7 @@ impl IdlePool {
             pending.has_succeeded.set(true);
         }
         let all = self.shared.entry(shared.backend.address).or_default();
-        if !all.iter().any(|one| Rc::ptr_eq(one, shared)) {
+        if !shared.is_draining() && !all.iter().any(|one| Rc::ptr_eq(one, shared)) {
             all.push(Rc::clone(shared));
         }
     }
@@ -136,6 +136,9 @@ impl IdlePool {
         for (address, all) in &mut self.shared {
             let pool = pool_of(live, *address);
             all.retain(|one| {
+                if one.is_draining() {
+                    return false;
+                }
                 let Some(age) = one.idle_time(now) else { return !one.is_closed() };
                 if one.is_closed() {
                     one.backend.record_idle_close(now, age);

@@ -37,6 +37,9 @@ use crate::time::{MonoTime, Nanos};
 /// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
 const STREAMS_MAX: usize = 100;
 
+/// Fields of a response from pools that have sent more than hyper expects, which is 100.
+const FIELDS_MAX: usize = 1000;
+
 /// A connection that carries one request at a time, or a stream of one that carries many.
 pub(crate) struct Upstream {
     http: HttpSender,
@@ -44,6 +47,8 @@ pub(crate) struct Upstream {
     pub(crate) requests: u32,
     pub(crate) idle_since: MonoTime,
     is_over: bool,
+    /// Whether it reads heads of any number of fields.
+    pub(crate) takes_many_fields: bool,
     _connected: Option<ConnectionGuard>,
 }
 
@@ -64,6 +69,8 @@ pub(crate) struct SharedConnection {
     allowed: Rc<Cell<usize>>,
     /// When its last stream ended.
     idle_since: Cell<MonoTime>,
+    /// Whether the backend has refused a stream: others take no new one.
+    is_draining: Cell<bool>,
     _connected: ConnectionGuard,
 }
 
@@ -81,7 +88,8 @@ impl SharedConnection {
     /// A stream for one more request, if the connection has room.
     pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
         let streams = self.streams.get();
-        if self.sender.is_closed() || streams >= self.allowed.get().min(STREAMS_MAX) {
+        if self.is_closed() || self.is_draining() || streams >= self.allowed.get().min(STREAMS_MAX)
+        {
             return None;
         }
         self.streams.set(streams + 1);
@@ -91,12 +99,22 @@ impl SharedConnection {
             requests: 0,
             idle_since: MonoTime::NEVER,
             is_over: false,
+            takes_many_fields: true,
             _connected: None,
         }))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+
+    /// Opens no more streams.
+    pub(crate) fn drain(&self) {
+        self.is_draining.set(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.get()
     }
 
     /// How long the connection has been idle; `None` while it carries a request.
@@ -134,6 +152,11 @@ impl Upstream {
         // strict: a response that two clients would read differently is rejected.
         builder.allow_spaces_after_header_name_in_responses(true);
         builder.allow_obsolete_multiline_headers_in_responses(true);
+        let takes_many_fields = pool.has_many_fields();
+        if takes_many_fields {
+            // Costs an allocation for each head.
+            builder.max_headers(FIELDS_MAX);
+        }
         let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
         Ok(Box::new(Self {
             http: HttpSender::One(sender, connection),
@@ -141,6 +164,7 @@ impl Upstream {
             requests: 0,
             idle_since: MonoTime::now(),
             is_over: false,
+            takes_many_fields,
             _connected: Some(ConnectionGuard::new(backend)),
         }))
     }
@@ -229,6 +253,7 @@ async fn share(
         streams: Cell::new(0),
         allowed,
         idle_since: Cell::new(MonoTime::now()),
+        is_draining: Cell::new(false),
         _connected: ConnectionGuard::new(backend),
     })
 }
@@ -238,15 +263,16 @@ fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
 }
 
 /// Connects to the first address of the backend that accepts. One that does not answer leaves
-/// half of the time to the others.
+/// equal shares of the time to the others.
 async fn connect(backend: &Backend, within: Duration) -> io::Result<TcpStream> {
+    let share = within / u32::try_from(backend.addresses().count()).unwrap_or(u32::MAX);
     let mut addresses = backend.addresses().peekable();
     loop {
         let (at, address) = addresses.next().expect("a backend has an address");
         let connecting = TcpStream::connect(address);
         let result = match addresses.peek() {
             None => connecting.await,
-            Some(_) => tokio::time::timeout(within / 2, connecting)
+            Some(_) => tokio::time::timeout(share, connecting)
                 .await
                 .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
         };

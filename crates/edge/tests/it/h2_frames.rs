@@ -1,4 +1,4 @@
-//! A client that speaks frames of HTTP/2 by hand, to do what libraries do not.
+//! A client, and a server, that speak frames of HTTP/2 by hand, to do what libraries do not.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +50,16 @@ impl FrameClient {
         client
     }
 
-    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    /// Takes a connection as a server.
+    pub(crate) fn accept(mut stream: TcpStream) -> Option<Self> {
+        let mut preface = [0; 24];
+        stream.read_exact(&mut preface).ok()?;
+        let mut server = Self(stream);
+        server.send(SETTINGS, 0, 0, &[]);
+        Some(server)
+    }
+
+    pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let _ = self.0.write_all(&frame([kind, flags], stream, payload));
     }
 
