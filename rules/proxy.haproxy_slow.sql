@@ -55,7 +55,7 @@ ranked as (
 ),
 outliers as (
   -- Siblings need no history. Tunnels last long, but their responses begin at once.
-  select host, backend, server_name, own_seconds, sibling_seconds, row_number() over (partition by host, backend order by own_seconds desc) as slow_place
+  select host, backend, server_name, in_progress as own_in_progress, finished as own_finished, own_seconds, sibling_seconds, row_number() over (partition by host, backend order by own_seconds desc) as slow_place
   from ranked
   where members >= 2 and own_seconds >= 1.0 and finished >= 3 and in_progress >= 1 and sibling_finished >= 10
     and own_seconds >= 5 * sibling_seconds and response_seconds >= 0.05 and response_seconds >= 3 * sibling_response_seconds
@@ -89,7 +89,7 @@ logged as (
   group by host, proxy_backend
 ),
 judged as (
-  select n.*, o.server_name as slow_server, o.own_seconds, o.sibling_seconds, p.mean_seconds as past_seconds, coalesce(p.slices, 0) as slices, coalesce(e.errors, 0) + n.failures as failed,
+  select n.*, o.server_name as slow_server, o.own_in_progress, o.own_finished, o.own_seconds, o.sibling_seconds, p.mean_seconds as past_seconds, coalesce(p.slices, 0) as slices, coalesce(e.errors, 0) + n.failures as failed,
     n.in_progress * n.seconds / greatest(n.finished, 0.5) as mean_seconds
   from now_slow n
   left join past p on p.host = n.host and p.backend = n.backend
@@ -98,7 +98,7 @@ judged as (
   left join logged l on l.host = n.host and l.proxy_backend = n.backend
   where l.requests is null and n.seconds >= 8
 )
-select host, backend, source, in_progress, finished, failed, aborts, past_seconds, sibling_seconds,
+select host, backend, source, coalesce(own_in_progress, in_progress) as in_progress, coalesce(own_finished, finished) as finished, failed, aborts, past_seconds, sibling_seconds,
   case when slow_server is null then 'servers' else concat('server ', slow_server) end as who,
   coalesce(own_seconds, mean_seconds) as mean_seconds,
   case when slow_server is not null then concat('its siblings ', cast(round(sibling_seconds * 1000) as bigint), ' ms')
