@@ -83,9 +83,13 @@ impl Multiline {
         Self { max_bytes, is_for_reader: true, ..Self::new(EventRule::Container) }
     }
 
-    /// The rule for a log that begins with `head`, if a container runtime writes it.
+    /// The rule for a log that begins with `head`, if a container runtime writes it, or
+    /// `journalctl -o export`.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        if line.starts_with(b"__CURSOR=") {
+            return Self::with_start("^__CURSOR=").ok();
+        }
         // The end of a long line may be missing.
         let is_docker = line.starts_with(br#"{"log":""#);
         (is_docker || ContainerPiece::of(line).is_some()).then(Self::container)
@@ -553,6 +557,12 @@ mod tests {
     #[test]
     fn quote_inside_of_a_value_opens_none() {
         check(&preset("csv"), "1,24\" screen,x\n===\n2,a \"b,y\n===\n3;\"c\nd\";z\n===\n4,,\"\"\n");
+    }
+
+    #[test]
+    fn entry_of_the_journals_export_format_is_one_event() {
+        let text = "__CURSOR=a\nMESSAGE=x\n\n===\n__CURSOR=b\nMESSAGE\n\x01\0\0\0\0\0\0\0\n\n\n";
+        check(&Multiline::of_head(text.as_bytes()).unwrap(), text);
     }
 
     #[test]

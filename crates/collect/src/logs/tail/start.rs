@@ -108,7 +108,7 @@ impl Tailer {
         let waits_for = older.map(|file| file.stream).collect();
         let size = if content.is_immutable() { position + 1 } else { size.max(position) };
         let file = TailFile {
-            multiline: watched.multiline.clone().or_else(|| container_rule(&mut content)),
+            multiline: watched.multiline.clone().or_else(|| head_rule(&mut content)),
             content,
             path: watched.label.clone(),
             at: watched.at.clone(),
@@ -288,8 +288,9 @@ impl Tailer {
     }
 }
 
-/// The rule that joins pieces of messages, if a container runtime writes the log.
-fn container_rule(content: &mut Content) -> Option<Arc<Multiline>> {
+/// The rule that the first line of a log shows: that of a container runtime, or of the export format of
+/// the journal.
+fn head_rule(content: &mut Content) -> Option<Arc<Multiline>> {
     let mut head = [0; HEAD_BYTES];
     let length = content.read_at(&mut head, 0).ok()?;
     Multiline::of_head(&head[..length]).map(Arc::new)
