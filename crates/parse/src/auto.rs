@@ -8,12 +8,13 @@
 
 use crate::contained::ContainedFormat;
 use crate::detectors::{is_json, read_known};
+use crate::field::Field;
 use crate::format::{Format, JSON_ESCAPE, LineJoin, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
 use crate::{
-    ansi, console_json, cri, docker, haproxy, json_message, log_text, syslog, syslog_record,
-    zerolog,
+    ansi, console_json, cri, docker, haproxy, journal, journal_export, json_message, log_text,
+    syslog, syslog_record, zerolog,
 };
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
@@ -34,6 +35,8 @@ impl Format for AutoFormat {
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
         let line = ansi::plain(line, record.arena);
+        // A record separator is before each object of a JSON text sequence (RFC 7464).
+        let line = line.strip_prefix('\u{1e}').unwrap_or(line);
         if !is_json(line.as_bytes()) {
             return self.read_text(line, record);
         }
@@ -41,6 +44,10 @@ impl Format for AutoFormat {
         let kind = self.json.parse(line, record)?;
         if let Some(entry) = docker::take_entry(line, record) {
             return Ok(self.read_entry(entry, record));
+        }
+        if !record.is_free(Field::JournalTime) {
+            record.taken_for = "journal";
+            return Ok(journal::parse_entry(line, &mut self.contained, record));
         }
         Ok(json_message::parse(kind, &mut self.contained, record))
     }
@@ -64,6 +71,10 @@ impl AutoFormat {
         if let Some(json) = console_json::as_json(line, record) {
             record.taken_for = "console_json";
             return self.json.parse(json, record);
+        }
+        if let Some(kind) = journal_export::parse(line, &mut self.contained, record) {
+            record.taken_for = "journal";
+            return Ok(kind);
         }
         if let Some(text) = cri::detect(line, record) {
             let entry = Envelope::take(text, record);

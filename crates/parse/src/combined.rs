@@ -65,11 +65,19 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
     let values = TailValues::new(rest);
     record.ts = Some(record.times.read(time)?);
-    if number::integer(status).is_none() && !(status == "-" && traefik::is_end(values.rest)) {
+    let is_whole = request.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
+    // Varnish writes `-` for what it piped, and Puma `HIJACKED`.
+    let is_unknown = is_whole
+        && matches!((status, bytes), ("-", "-") | ("HIJACKED", _))
+        && (values.rest.is_empty() || status != "-")
+        || status == "-" && traefik::is_end(values.rest);
+    if number::integer(status).is_none() && !is_unknown {
         return None;
     }
     head_fields(head.trim_ascii(), record);
-    if !host.is_empty() {
+    if number::float(host).is_some() {
+        record.attr(["before_request", host]);
+    } else if !host.is_empty() {
         record.put(["http_host", host], Field::Host);
     }
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
@@ -79,7 +87,7 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(()).filter(|()| !bytes.is_empty())
 }
 
-/// The requested host that APISIX writes before the request, and the request.
+/// The requested host that APISIX writes before the request, or a number, and the request.
 fn request_host(text: &str) -> (&str, &str) {
     let (host, rest) = text::word(text);
     let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte));
@@ -244,8 +252,17 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
         && haproxy_clf::parse_end(values.rest, record).is_none()
         && nginx_gateways::parse_end(values.rest, record).is_none()
     {
-        record.attr(["rest", values.rest]);
+        // Rack's logger, and so Puma and Sinatra, ends its line with the duration.
+        let is_duration = values.referer.is_none() && is_rack_duration(values.rest);
+        let field = if is_duration { Field::DurationSeconds } else { Field::Attr };
+        record.put(["rest", values.rest], field);
     }
+}
+
+/// Whether a text is seconds with four digits or more behind the point.
+fn is_rack_duration(text: &str) -> bool {
+    let decimals = text.split_once('.').map_or("", |(_, decimals)| decimals);
+    decimals.len() >= 4 && number::seconds(text).is_some()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use crate::record::{LineFault, Record, RowKind};
 use crate::{
-    apache_error, bare_access, combined, envoy, haproxy, klog, logfmt, nginx_error, passenger,
-    zerolog,
+    apache_error, audit, bare_access, combined, envoy, haproxy, klog, logfmt, nginx_error,
+    passenger, squid, zerolog,
 };
 
 /// Reads a line if it is in a format; `None` if it is not.
@@ -13,6 +13,7 @@ type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind,
 const DETECTORS: &[(&str, DetectLine)] = &[
     ("combined", combined::detect),
     ("bare_access", |line, record| bare_access::parse(line, record).map(|()| Ok(RowKind::Request))),
+    ("squid", |line, record| squid::parse(line, record).map(|()| Ok(RowKind::Request))),
     ("envoy", |line, record| envoy::parse(line, record).map(Ok)),
     ("haproxy_http", |line, record| haproxy::is_access(line).then(|| haproxy::parse(line, record))),
     ("haproxy_tcp", |line, record| haproxy::detect_session(line, record).map(Ok)),
@@ -23,6 +24,7 @@ const DETECTORS: &[(&str, DetectLine)] = &[
     ("apache_error", |line, record| {
         apache_error::is_likely(line).then(|| Ok(apache_error::parse(line, record)))
     }),
+    ("audit", |line, record| audit::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("klog", |line, record| klog::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("zerolog", |line, record| zerolog::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("logfmt", |line, record| logfmt::parse(line, record).map(Ok)),

@@ -88,6 +88,8 @@ pub(crate) enum Field {
     NodeTarget,
     /// Tomcat's `%l`: an attribute that tells its access log in JSON.
     TomcatUser,
+    /// The journal's time: a key that tells an entry of `journalctl -o json`.
+    JournalTime,
 }
 
 impl Field {
@@ -245,6 +247,7 @@ fn of_program_key(key: &str) -> Field {
         | "RequestMethod"
         | "httpMethod" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
+        "__REALTIME_TIMESTAMP" => Field::JournalTime,
         "request.uri" => Field::CaddyTarget,
         "req.url" | "meta.req.url" => Field::NodeTarget,
         // Tomcat.
@@ -261,6 +264,22 @@ fn of_program_key(key: &str) -> Field {
         // Serilog and winston.
         "RenderedMessage" => Field::Message,
         "@fields.level" => Field::Severity,
+        _ => of_syslog_key(key),
+    }
+}
+
+/// The meaning of a name of syslog-ng's macros, rsyslog's properties, or the journal's fields.
+fn of_syslog_key(key: &str) -> Field {
+    match key {
+        "ISODATE" | "timereported" => Field::Time,
+        "DATE" | "timegenerated" => Field::TimeOtherwise,
+        "PRIORITY" | "LEVEL" | "syslogseverity" | "syslogseverity-text" => Field::Severity,
+        "FACILITY" | "SYSLOG_FACILITY" | "syslogfacility" | "syslogfacility-text" => {
+            Field::Facility
+        }
+        "PROGRAM" | "SYSLOG_IDENTIFIER" => Field::Program,
+        "PID" | "_PID" => Field::ProcessId,
+        "MESSAGE" => Field::Message,
         _ => of_schema_key(key),
     }
 }
@@ -269,19 +288,24 @@ fn of_program_key(key: &str) -> Field {
 fn of_schema_key(key: &str) -> Field {
     match key {
         "http.version" | "httpversion" => Field::Protocol,
-        "url.original" | "requestUri" | "request_path" => Field::Target,
-        "url.domain" => Field::Host,
+        "url.original" | "requestUri" | "request_path" | "request.url" => Field::Target,
+        "request.method" => Field::Method,
+        "url.domain" | "httpHost" => Field::Host,
         "response" => Field::StatusOtherwise,
         "response_status" | "responseStatus" | "http_status" | "http_status_code"
-        | "httpStatus" => Field::Status,
+        | "httpStatus" | "response-code" => Field::Status,
         "http.request.bytes" | "bytes_in" => Field::RequestBytes,
         "http.response.bytes" => Field::ResponseBytes,
-        "http.response.body.bytes" | "bytes_out" | "bytes" | "responseLength" | "resp_size" => {
-            Field::ResponseBodyBytes
-        }
-        "userAgent" | "useragent" | "user-agent" => Field::UserAgent,
-        "http.request.referrer" => Field::Referer,
-        "http.request.id" => Field::RequestId,
+        "http.response.body.bytes"
+        | "bytes_out"
+        | "bytes"
+        | "responseLength"
+        | "resp_size"
+        | "bodyBytesSent" => Field::ResponseBodyBytes,
+        "userAgent" | "useragent" | "user-agent" | "httpUserAgent" => Field::UserAgent,
+        "http.request.referrer" | "httpReferer" => Field::Referer,
+        "http.request.id" | "request-id" => Field::RequestId,
+        "forwarded-for" => Field::ForwardedFor,
         "durationMs" | "elapsedMs" | "latencyMs" | "response_time_ms" | "responseTimeMs" => {
             Field::DurationMillis
         }

@@ -42,23 +42,8 @@ impl Format for JournalFormat {
     }
 
     fn parse<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Result<RowKind, LineFault> {
-        entry(&mut self.lines, line, record)?;
-        let message = record.log.body;
-        if message.is_empty() {
-            return Ok(RowKind::Log);
-        }
-        let entry = Envelope::take(message, record);
-        match self.contained.parse_known(message, record) {
-            Some(kind) => {
-                record.envelope = entry;
-                Ok(kind)
-            }
-            None => {
-                entry.restore(record);
-                record.log.body = message;
-                Ok(RowKind::Log)
-            }
-        }
+        self.lines.read(line, record)?;
+        Ok(parse_entry(line, &mut self.contained, record))
     }
 
     fn byte_escape(&self, _line: &[u8]) -> &'static str {
@@ -66,21 +51,44 @@ impl Format for JournalFormat {
     }
 }
 
-/// Reads the values of an entry.
-fn entry<'a>(
-    lines: &mut JsonLines,
+/// Reads the entry whose keys and values are in the record, and the line that is its message.
+pub(crate) fn parse_entry<'a>(
     line: &'a str,
+    contained: &mut ContainedFormat,
     record: &mut Record<'a>,
-) -> Result<(), LineFault> {
-    lines.read(line, record)?;
+) -> RowKind {
     for (key, value) in record.take_pairs() {
         take((key, decoded(line, (key, value), record)), record);
     }
-    record.log.program = record.log.program.or(record.request.program);
-    Ok(())
+    settle_entry(contained, record)
 }
 
-fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
+/// Reads the message of the entry in the record.
+pub(crate) fn settle_entry<'a>(
+    contained: &mut ContainedFormat,
+    record: &mut Record<'a>,
+) -> RowKind {
+    record.log.program = record.log.program.or(record.request.program);
+    let message = record.log.body;
+    if message.is_empty() {
+        return RowKind::Log;
+    }
+    let entry = Envelope::take(message, record);
+    match contained.parse_known(message, record) {
+        Some(kind) => {
+            record.envelope = entry;
+            kind
+        }
+        None => {
+            entry.restore(record);
+            record.log.body = message;
+            RowKind::Log
+        }
+    }
+}
+
+/// Takes a field of an entry.
+pub(crate) fn take<'a>((key, value): (&'a str, &'a str), record: &mut Record<'a>) {
     let log = &mut record.log;
     match key {
         "__REALTIME_TIMESTAMP" if record.ts.is_none() => {

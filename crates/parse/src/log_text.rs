@@ -120,7 +120,14 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
 
 /// The level that a word in lower case with a colon is: winston's `error:`, .NET's `fail:`.
 fn severity_before_colon(word: &str) -> Option<&'static str> {
+    // Varnish's `Error:`.
     match word.strip_suffix(':')? {
+        "Debug" => Some("debug"),
+        "Info" => Some("info"),
+        "Notice" => Some("notice"),
+        "Warning" => Some("warn"),
+        "Error" => Some("error"),
+        "Critical" | "Fatal" => Some("critical"),
         "panic" => Some("critical"),
         "fail" => Some("error"),
         level @ ("trace" | "trce" | "verbose" | "debug" | "dbug" | "info" | "notice" | "warn"

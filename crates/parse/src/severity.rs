@@ -1,11 +1,27 @@
 //! Maps severity names to the nine values of the column `severity`; syslog facilities (RFC 5424
 //! §6.2.1).
 
+/// Severities in the order of syslog's numbers.
+const SYSLOG_SEVERITIES: [&str; 8] =
+    ["emergency", "alert", "critical", "error", "warn", "notice", "info", "debug"];
+
 /// The severity of a syslog number, 0 to 7.
 pub(crate) fn of_syslog(number: i64) -> Option<&'static str> {
-    const NAMES: [&str; 8] =
-        ["emergency", "alert", "critical", "error", "warn", "notice", "info", "debug"];
-    usize::try_from(number).ok().and_then(|index| NAMES.get(index).copied())
+    usize::try_from(number).ok().and_then(|index| SYSLOG_SEVERITIES.get(index).copied())
+}
+
+/// The priority that `auth.crit` is, also in brackets (`[auth.crit]`, `<auth.crit>`).
+pub(crate) fn priority_of_word(word: &str) -> Option<i64> {
+    let bare = word.trim_matches(['[', ']', '<', '>']);
+    bare.split_once('.').and_then(|(name, level)| priority_of(name, level))
+}
+
+/// The priority of a facility and a severity in words.
+pub(crate) fn priority_of(name: &str, level: &str) -> Option<i64> {
+    let facility = (0..24).find(|number| facility(*number) == Some(name))?;
+    let severity = of_word(level).filter(|_| level.len() >= 3)?;
+    let number = SYSLOG_SEVERITIES.iter().zip(0..).find(|(known, _)| **known == severity)?.1;
+    Some(facility * 8 + number)
 }
 
 /// The facility of a syslog number, 0 to 23.

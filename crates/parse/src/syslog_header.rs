@@ -58,8 +58,11 @@ impl<'a> SyslogHeader<'a> {
         // Some write a version, and RFC 3164 behind it.
         let loose = rest.strip_prefix("1 ").filter(|_| priority.is_some()).unwrap_or(rest);
         let header = modern.or_else(|| classic(loose, priority.is_some()));
-        let header = header.or_else(|| priority.map(|_| untimed(rest)))?;
-        Some(Self { priority, ..header })
+        let header = match priority {
+            Some(_) => header.or_else(|| Some(untimed(rest))),
+            None => header.or_else(|| counted(rest)).or_else(|| kernel(rest)),
+        }?;
+        Some(Self { priority: priority.or(header.priority), ..header })
     }
 
     /// Severity and facility: of the priority, else the severity in a device's tag.
@@ -125,20 +128,7 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
     header.message = match behind.strip_prefix(": ") {
         // Cisco ends the time with a colon, and writes no host then.
         Some(message) => message,
-        None => {
-            let behind = behind.strip_prefix(' ')?.trim_start_matches(' ');
-            let (word, message) = text::word(behind);
-            match host(word) {
-                Some(host) => {
-                    header.host = host;
-                    let tagged = message.trim_start_matches(' ');
-                    let is_tagged = word_with_process(tagged).is_some();
-                    let message = if is_tagged { tagged } else { message };
-                    message.strip_prefix(": ").unwrap_or(message)
-                }
-                None => behind,
-            }
-        }
+        None => behind_time(behind.strip_prefix(' ')?, &mut header),
     };
     if !device(header.message, &mut header)
         && let Some(tag) = tag(header.message)
@@ -146,6 +136,68 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
         tag.fill(&mut header);
     }
     Some(header)
+}
+
+/// Takes the host, and the priority in words that some daemons write before or behind it; returns
+/// the tag and the message.
+///
+/// `auth.crit web1 su[7]: text` (syslog-ng, FreeBSD with `-v`), `web1 user.notice su: text`
+/// (BusyBox), `daemon.err su[7]: text` (OpenWrt).
+fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
+    let behind = priority_word(behind.trim_start_matches(' '), header);
+    let (word, message) = text::word(behind);
+    let Some(host) = host(word) else { return behind };
+    header.host = host;
+    let message = priority_word(message, header);
+    let tagged = message.trim_start_matches(' ');
+    let message = if word_with_process(tagged).is_some() { tagged } else { message };
+    message.strip_prefix(": ").unwrap_or(message)
+}
+
+/// Takes a priority in words at the front of a text.
+fn priority_word<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
+    let (word, behind) = text::word(text);
+    match crate::severity::priority_of_word(word) {
+        Some(priority) => {
+            header.priority = Some(priority);
+            behind
+        }
+        None => text,
+    }
+}
+
+/// `kern  :warn  : [   12.233441] text` (`dmesg -x`).
+fn kernel(rest: &str) -> Option<SyslogHeader<'_>> {
+    let (name, behind) = rest.split_once(':')?;
+    let (level, message) = behind.split_once(": [")?;
+    let priority = crate::severity::priority_of(name.trim_ascii(), level.trim_ascii());
+    let message = &behind[behind.len() - message.len() - 1..];
+    Some(SyslogHeader {
+        priority: Some(priority?),
+        program: "kernel",
+        message,
+        ..SyslogHeader::default()
+    })
+}
+
+/// A header without a priority whose time is a number: seconds since 1970 (`journalctl -o
+/// short-unix`, syslog-ng's `$UNIXTIME`), or in brackets those since the start of the kernel
+/// (`short-monotonic`). Only a host and a tag tell such a line from others.
+fn counted(rest: &str) -> Option<SyslogHeader<'_>> {
+    let header = match rest.strip_prefix('[') {
+        Some(uptime) => {
+            let (uptime, behind) = uptime.split_once("] ")?;
+            let uptime = uptime.trim_ascii();
+            number::seconds(uptime).filter(|_| uptime.contains('.'))?;
+            let mut header = SyslogHeader { uptime, ..SyslogHeader::default() };
+            header.message = behind_time(behind, &mut header);
+            tag(header.message)?.fill(&mut header);
+            Some(header).filter(|found| found.program == "kernel" || !found.process.is_empty())
+        }
+        None => classic(rest, true).filter(|found| matches!(found.time, HeaderTime::Epoch(_))),
+    }?;
+    let is_name = header.host.bytes().any(|byte| byte.is_ascii_alphabetic() || byte == b'.');
+    (is_name && !header.program.is_empty()).then_some(header)
 }
 
 /// A message without a time (RFC 3164 §4.3.2).

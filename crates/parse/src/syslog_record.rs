@@ -14,16 +14,31 @@ pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
 /// Reads the header of a line of an unknown log; `None`, with the record unchanged, if it has no
 /// priority and is not a time, a host and a tag.
 pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let bytes = line.as_bytes();
-    let may_be = bytes.first() == Some(&b'<')
-        || bytes.first().is_some_and(u8::is_ascii_uppercase)
-        || bytes.get(10) == Some(&b'T');
-    let header = SyslogHeader::read(line).filter(|_| may_be)?;
+    if !may_be_header(line.as_bytes()) {
+        return None;
+    }
+    let header = SyslogHeader::read(line)?;
     // Firewalls send pairs without a tag, and programs objects.
     let is_pairs = text::word(header.message).0.contains('=');
     let is_data = is_pairs || header.message.starts_with("{\"");
     let is_whole = !header.host.is_empty() && (!header.program.is_empty() || is_data);
     (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
+}
+
+/// Whether a line begins as a header does: a priority, a time, or a number of seconds.
+fn may_be_header(line: &[u8]) -> bool {
+    match line {
+        [b'<' | b'A'..=b'Z', ..] | [_, _, _, _, _, _, _, _, _, _, b'T', ..] => true,
+        [b'[', b' ' | b'0'..=b'9', ..] => true,
+        // `2026 Nov 20 12:00:00`.
+        [b'0'..=b'9', _, _, _, b' ', b'A'..=b'Z', ..] => true,
+        // `kern  :warn  : [`.
+        [b'a'..=b'z', _, _, _, _, _, b':', _, _, _, _, _, _, b':', ..] => true,
+        [first, .., _] if first.is_ascii_digit() => {
+            matches!(line.get(10), Some(b' ' | b'.')) && line[..10].iter().all(u8::is_ascii_digit)
+        }
+        _ => false,
+    }
 }
 
 /// Fills the columns and returns the message; `None` if the time is no day of the calendar.

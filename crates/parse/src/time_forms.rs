@@ -213,6 +213,10 @@ pub(crate) fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
             let (reading, used) = syslog(&bytes[5..])?;
             Some((ClockReading { year, ..reading }, used + 5))
         }
+        // `Fri 2026-11-20 12:00:00 UTC` (`journalctl -o short-full`).
+        [b'A'..=b'Z', _, _, b' ', b'0'..=b'9'] if bytes.get(8) == Some(&b'-') => {
+            iso(&bytes[4..]).map(|(reading, used)| (reading, used + 4))
+        }
         [b'A'..=b'Z', _, _, b' ', b' ' | b'0'..=b'9'] => syslog_end(bytes, syslog(bytes)?),
         [b'a'..=b'z', _, _, b' ', b' ' | b'0'..=b'9'] if is_loose => {
             let mut front = [0; 32];
@@ -221,7 +225,7 @@ pub(crate) fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
             front[0].make_ascii_uppercase();
             syslog_end(bytes, syslog(&front[..length])?)
         }
-        [b'A'..=b'Z', _, _, b' ', _] => ctime(bytes),
+        [b'A'..=b'Z', _, _, b' ', b'A'..=b'Z'] => ctime(bytes),
         _ => None,
     }
 }

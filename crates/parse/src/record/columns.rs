@@ -43,7 +43,10 @@ impl<'a> Record<'a> {
             Field::Severity => set(&mut self.log.severity, severity::of_word(value)),
             Field::Program => set(&mut self.log.program, Some(value)),
             Field::ProcessId => set(&mut self.log.process_id, number::integer(value)),
-            Field::Facility => set(&mut self.log.facility, Some(value)),
+            Field::Facility => {
+                let named = number::integer(value).and_then(severity::facility);
+                set(&mut self.log.facility, named.or(Some(value)))
+            }
             Field::Column => self.take_column(RowKind::Log, pair),
             _ => false,
         }
