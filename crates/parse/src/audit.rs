@@ -1,4 +1,5 @@
-//! Records of the Linux audit subsystem, as auditd writes them and as the kernel logs them without it.
+//! Records of the Linux audit subsystem, as auditd writes them, and as the kernel
+//! logs them without it.
 //!
 //! Sources: auditd.conf(5), and the documentation of linux-audit about event parsing and enrichment.
 //! A value that a user can choose is in quotes, or in hexadecimal digits if it has blanks or
@@ -6,9 +7,9 @@
 //! group separator, sometimes without a blank.
 //!
 //! ```text
-//! type=SYSCALL msg=audit(1795176000.123:456): syscall=59 pid=7 comm="rm" exe="/bin/rm"␝SYSCALL=execve
-//! node=web1 type=USER_AUTH msg=audit(1795176000.123:457): pid=7 uid=0 msg='op=PAM:auth acct="a" res=failed'
-//! audit: type=1400 audit(1795176000.123:458): apparmor="DENIED" operation="open" pid=7 comm="nginx"
+//! type=SYSCALL msg=audit(1795176000.123:456): syscall=59 pid=7 comm="rm"␝SYSCALL=execve
+//! node=web1 type=USER_AUTH msg=audit(1795176000.123:457): pid=7 msg='op=PAM:auth res=failed'
+//! audit: type=1400 audit(1795176000.123:458): apparmor="DENIED" pid=7 comm="nginx"
 //! ```
 
 use crate::field::Field;

@@ -1,4 +1,5 @@
-//! Entries in the journal's export format, `journalctl -o export` (systemd, "Journal Export Formats").
+//! Entries in the journal's export format, `journalctl -o export`
+//! (systemd, "Journal Export Formats").
 //!
 //! An entry is lines of `FIELD=value` up to a blank line, so a multi-line rule joins them before
 //! they get here. A value with a line end is `FIELD`, a newline, its length in eight bytes with the

@@ -3,7 +3,7 @@
 //! The duration is whole milliseconds, and the bytes are all that the client got.
 //!
 //! ```text
-//! 1795176000.913     70 192.0.2.1 TCP_MISS/204 206 HEAD http://a.example/x - HIER_DIRECT/192.0.2.9 text/html
+//! 1795176000.913     70 192.0.2.1 TCP_MISS/204 206 HEAD http://a/x - HIER_DIRECT/192.0.2.9 text/html
 //! ```
 
 use crate::field::Field;

@@ -271,7 +271,7 @@ mod tests {
             (ScalarType::Text, "it's, \"é\""),
             (ScalarType::Json, "{\"a\": 1}"),
             (ScalarType::Float4, "0.5"),
-            (ScalarType::Float8, "1e300"),
+            (ScalarType::Float8, "1e+300"),
             (ScalarType::Date, "2026-11-21"),
             (ScalarType::Time, "12:00:00.5"),
             (ScalarType::Timestamp, "2026-11-21 12:00:00.25"),

@@ -29,29 +29,6 @@ fn check(format: &LogFormat, lines: &[ProgramLine]) {
 /// of Python 3.11.
 const PYTHON_SERVERS: &[ProgramLine] = &[
     (
-        r#"INFO:     127.0.0.1:33634 - "HEAD /missing HTTP/1.1" 404 Not Found"#,
-        &[
-            ("table", "request"),
-            ("client_address", "127.0.0.1"),
-            ("client_port", "33634"),
-            ("http_request_method", "HEAD"),
-            ("url_path", "/missing"),
-            ("http_response_status_code", "404"),
-            ("attrs.rest", "Not Found"),
-        ],
-    ),
-    ("WARNING:  Invalid HTTP request received.", &[("table", "log"), ("severity", "warn")]),
-    (
-        r#"[2026-11-27 22:23:20 +0000] 127.0.0.1 - "POST /order HTTP/1.1" 200 0.349"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T22:23:20.000000Z"),
-            ("http_request_method", "POST"),
-            ("duration_seconds", "0.00034899999999999997"),
-            ("attrs.rest", "-"),
-        ],
-    ),
-    (
         r#"[2026-11-27 22:23:17 +0000] [20828] [INFO] 127.0.0.1:55084 - - [27/Nov/2026:22:23:17 +0000] "GET /search 1.1" 200 6 "https://a.example/x?y=1" "Mozilla/5.0 (X11; Linux) "quoted" \back""#,
         &[
             ("client_address", "127.0.0.1"),
@@ -62,10 +39,6 @@ const PYTHON_SERVERS: &[ProgramLine] = &[
             ("user_agent_original", r#"Mozilla/5.0 (X11; Linux) "quoted" \back"#),
             ("attrs.logger_prefix", "[2026-11-27 22:23:17 +0000] [20828] [INFO]"),
         ],
-    ),
-    (
-        r#"127.0.0.1:48830 - - [27/Nov/2026:22:23:17] "GET /a"b" 200 6"#,
-        &[("table", "request"), ("url_path", "/a\"b"), ("response_body_bytes", "6")],
     ),
     (
         "127.0.0.1 - - [27/Nov/2026 22:23:20] \"\u{1b}[33mGET /\"q\"/%E4 HTTP/1.1\u{1b}[0m\" 404 -",
@@ -80,91 +53,27 @@ const PYTHON_SERVERS: &[ProgramLine] = &[
         "\u{1b}[31m\u{1b}[1mWARNING: This is a development server.\u{1b}[0m",
         &[("severity", "warn"), ("body", "WARNING: This is a development server.")],
     ),
-    ("127.0.0.1 - - [27/Nov/2026 22:23:17] code 404, message File not found", &[("table", "log")]),
 ];
 
 /// Morgan 1.12 (`dev`, `short`, `tiny` and a custom format) and pino-http 11 with Express 5 on Node 20,
 /// winston 3.19.
-const NODE: &[ProgramLine] = &[
-    (
-        "\u{1b}[0mGET /search?q=a%20b&x=1 \u{1b}[33m404\u{1b}[0m 0.833 ms - 145\u{1b}[0m",
-        &[
-            ("table", "request"),
-            ("url_path", "/search"),
-            ("url_query", "q=a%20b&x=1"),
-            ("response_body_bytes", "145"),
-            ("duration_seconds", "0.000833"),
-        ],
-    ),
-    (
-        "::ffff:127.0.0.1 - GET / HTTP/1.1 200 1 - 1.395 ms",
-        &[
-            ("client_address", "::ffff:127.0.0.1"),
-            ("network_protocol_version", "1.1"),
-            ("duration_seconds", "0.001395"),
-        ],
-    ),
-    ("GET / 200 1 - 1.395 ms", &[("table", "request"), ("http_response_status_code", "200")]),
-    ("GET / - - ms - -", &[("table", "request"), ("http_response_status_code", "-")]),
-    (
-        "2026-11-27T22:33:21.591Z ::ffff:127.0.0.1 GET / 200 1 - 1.395 ms",
-        &[("ts", "2026-11-27T22:33:21.591000Z"), ("client_address", "::ffff:127.0.0.1")],
-    ),
-    (
-        r#"{"level":30,"time":1795818801597,"pid":29988,"hostname":"vm","req":{"id":2,"method":"GET","url":"/search?q=1","query":{"q":"1"},"headers":{"host":"shop.example","user-agent":"Mozilla/5.0","x-request-id":"req-1"},"remoteAddress":"::1","remotePort":40078},"res":{"statusCode":404,"headers":{"content-length":145}},"responseTime":4,"msg":"request completed"}"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T22:33:21.597000Z"),
-            ("url_path", "/search"),
-            ("client_address", "::1"),
-            ("server_address", "shop.example"),
-            ("duration_seconds", "0.004"),
-            ("request_id", "req-1"),
-            ("attrs.msg", "request completed"),
-        ],
-    ),
-    (
-        r#"{"level":50,"time":1795818801597,"req":{"method":"GET","url":"/a"},"err":{"message":"boom"},"msg":"failed"}"#,
-        &[("table", "log"), ("severity", "error"), ("body", "failed"), ("attrs.req.url", "/a")],
-    ),
-    (
-        r#"error: connect ECONNREFUSED 127.0.0.1:5432 {"code":"ECONNREFUSED"}"#,
-        &[("severity", "error")],
-    ),
-    (
-        r#"{"@fields":{"level":"warn","ms":120},"@message":"slow","@timestamp":"2026-11-27T22:33:17.613Z"}"#,
-        &[("severity", "warn"), ("body", "slow"), ("attrs.@fields.ms", "120")],
-    ),
-];
+const NODE: &[ProgramLine] = &[(
+    "\u{1b}[0mGET /search?q=a%20b&x=1 \u{1b}[33m404\u{1b}[0m 0.833 ms - 145\u{1b}[0m",
+    &[
+        ("table", "request"),
+        ("url_path", "/search"),
+        ("url_query", "q=a%20b&x=1"),
+        ("response_body_bytes", "145"),
+        ("duration_seconds", "0.000833"),
+    ],
+)];
 
 /// `log` and `log/slog` of Go 1.26, zap 1.28, logrus 1.10, charmbracelet/log 1.0, and Caddy 2.6.2 with
 /// its console format; Gin by its documentation.
 const GO: &[ProgramLine] = &[
     (
-        "app: 2026/11/27 17:33:16.715982 main.go:17: ERROR: cannot connect: refused",
-        &[("ts", "2026-11-27T17:33:16.715982Z"), ("severity", "error")],
-    ),
-    (
-        r#"{"time":"2026-11-27T17:33:16.716038956-05:00","level":"DEBUG+2","msg":"odd level"}"#,
-        &[("ts", "2026-11-27T22:33:16.716038Z"), ("severity", "debug")],
-    ),
-    (
-        "2026-11-27T17:33:16.716-0500\tERROR\tgo/main.go:21\tfailed\t{\"error\": \"dial tcp 127.0.0.1:5432: \\\"refused\\\"\"}",
-        &[
-            ("table", "log"),
-            ("severity", "error"),
-            ("body", "failed"),
-            ("attrs.caller", "go/main.go:21"),
-            ("attrs.error", "dial tcp 127.0.0.1:5432: \"refused\""),
-        ],
-    ),
-    (
         "\u{1b}[33mWARN\u{1b}[0m[2026-11-27T17:33:16-05:00] coloured     \u{1b}[33ma\u{1b}[0m=1",
         &[("ts", "2026-11-27T22:33:16.000000Z"), ("severity", "warn")],
-    ),
-    (
-        "2026/11/27 17:33:16 ERRO <go/main.go:27> bakery: failed to bake temp=375",
-        &[("severity", "error")],
     ),
     (
         "2026/11/27 22:36:46.015\t\u{1b}[34mINFO\u{1b}[0m\thttp.log.access.log1\thandled request\t{\"request\": {\"remote_ip\": \"127.0.0.1\", \"remote_port\": \"54758\", \"proto\": \"HTTP/1.1\", \"method\": \"GET\", \"host\": \"shop.example\", \"uri\": \"/a?b=1\", \"headers\": {\"User-Agent\": [\"curl/8.1\"]}}, \"user_id\": \"\", \"duration\": 0.000011898, \"size\": 2, \"status\": 200}",
@@ -175,28 +84,6 @@ const GO: &[ProgramLine] = &[
             ("url_path", "/a"),
             ("user_agent_original", "curl/8.1"),
             ("duration_seconds", "0.000011898"),
-        ],
-    ),
-    (
-        "[GIN] 2026/11/27 - 22:33:16 | 200 |      25.1µs |       127.0.0.1 | GET      \"/ping?a=1\"",
-        &[
-            ("table", "request"),
-            ("program", "gin"),
-            ("url_path", "/ping"),
-            ("duration_seconds", "0.0000251"),
-        ],
-    ),
-    (
-        "[pid: 12|app: 0|req: 3/7] 192.0.2.1 () {36 vars in 500 bytes} [Fri Nov 27 22:33:16 2026] GET /a?b= => generated 9 bytes in 0 msecs => generated 3 bytes in 12 msecs (HTTP/1.1 502) 2 headers in 80 bytes (1 switches on core 0)",
-        &[
-            ("table", "request"),
-            ("program", "uwsgi"),
-            ("ts", "2026-11-27T22:33:16.000000Z"),
-            ("client_address", "192.0.2.1"),
-            ("url_path", "/a"),
-            ("http_response_status_code", "502"),
-            ("response_body_bytes", "3"),
-            ("duration_seconds", "0.012"),
         ],
     ),
 ];
@@ -230,51 +117,6 @@ const PYTHON_LOGGERS: &[ProgramLine] = &[
 /// PHP-FPM 8.2; Rust's tracing, lograge and .NET's console by their documentation.
 const OTHER_LOGGERS: &[ProgramLine] = &[
     // Redis 7.0, Telegraf, Fluentd and Envoy, after their documentation.
-    (
-        "1234:M 27 Nov 2026 22:23:02.123 # Can't save in background: fork: Cannot allocate memory",
-        &[("table", "log"), ("severity", "warn"), ("ts", "2026-11-27T22:23:02.123000Z")],
-    ),
-    ("1234:M 27 Nov 2026 22:23:02.123 * Ready to accept connections", &[("severity", "notice")]),
-    ("2026-11-27T22:23:02Z E! [inputs.mysql] Error in plugin: refused", &[("severity", "error")]),
-    ("2026-11-27 22:23:02 +0000 [warn]: #0 failed to flush the buffer", &[("severity", "warn")]),
-    (
-        "[2026-11-27 22:23:02.123][12][error][config] [source/x.cc:12] gRPC config stream closed",
-        &[("severity", "error"), ("ts", "2026-11-27T22:23:02.123000Z")],
-    ),
-    (
-        "ERROR [2026-11-27 22:37:44,583] [] com.acme.shop.OrderService: failed",
-        &[("severity", "error"), ("ts", "2026-11-27T22:37:44.583000Z")],
-    ),
-    (
-        "2026-11-27T22:37:44.583Z  WARN 1234 --- [shop] [           main] c.a.s.OrderService : slow",
-        &[("severity", "warn"), ("attrs.syslog_hostname", "-")],
-    ),
-    (
-        "2026-11-27T22:14:15.003215Z  INFO my_crate: listening on port=80",
-        &[("severity", "info"), ("program", "-"), ("attrs.syslog_hostname", "-")],
-    ),
-    (
-        "[2026-11-27T22:14:15.003215+00:00] app.WARNING: slow query {\"ms\":12} []",
-        &[("severity", "warn")],
-    ),
-    (
-        "E, [2026-11-27T22:14:15.003215 #1234] ERROR -- shop: failed",
-        &[("severity", "error"), ("ts", "2026-11-27T22:14:15.003215Z")],
-    ),
-    (
-        "method=GET path=/a format=html controller=Home action=index status=200 duration=12.34 view=5.1",
-        &[("table", "request"), ("url_path", "/a"), ("http_response_status_code", "200")],
-    ),
-    (
-        r#"127.0.0.1 -  27/Nov/2026:22:14:15 +0000 "GET /index.php" 200"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T22:14:15.000000Z"),
-            ("url_path", "/index.php"),
-            ("http_response_status_code", "200"),
-        ],
-    ),
-    ("fail: Microsoft.AspNetCore.Server.Kestrel[13]", &[("severity", "error")]),
 ];
 
 /// rsyslog 8.2302 with `RSYSLOG_FileFormat` and `option.jsonf`, HAProxy 2.6.12 with a `log-format` in

@@ -288,8 +288,8 @@ impl Tailer {
     }
 }
 
-/// The rule that the first line of a log shows: that of a container runtime, or of the export format of
-/// the journal.
+/// The rule that the first line of a log shows: that of a container runtime, or of the export
+/// format of the journal.
 fn head_rule(content: &mut Content) -> Option<Arc<Multiline>> {
     let mut head = [0; HEAD_BYTES];
     let length = content.read_at(&mut head, 0).ok()?;
