@@ -7,7 +7,7 @@ for = "0s"
 every = "4s"
 clear = "20s"
 key = ["destination"]
-prefers = ["firewall.drops_service", "wire.host_unreachable", "conntrack.full", "tcp.listen_overflow", "wire.syn_blackhole", "db.not_answering"]
+prefers = ["firewall.drops_service", "wire.host_unreachable", "conntrack.full", "db.not_answering"]
 needs = ["tcp_connect", "tcp_path", "listener", "request"]
 when = "select 1 from tcp_connect where unanswered >= 3 and ts > $now - interval '16 seconds' and ts <= $now limit 1"
 explains = [
@@ -21,7 +21,7 @@ subject = "{destination} from {host}"
 summary = "connections of {who} on {host} to {destination} get no answer: {unanswered} attempts have waited for more than 1 s{silent_text}; not refused, so something drops them{share_text}"
 why = "The first packet of each connection, or its reply, is dropped silently: a firewall, a security group, a missing return route, or the host is gone. The program waits for its connect timeout, and a thread or worker with it; without a timeout it waits for two minutes. A service that is merely stopped refuses at once."
 look_at = "`ss -tnp state syn-sent dst {address}` on {host} has the attempts and their programs. On the other side: does the SYN arrive (`tcpdump -ni any 'tcp[13] & 2 != 0 and port {port}'`)? If so, the reply is lost (return route, rp_filter, firewall); if not, something between drops it. What changed when this began: firewall rules, security groups, routes."
-silent_when = "Fewer than 3 attempts without an answer for 1 s in three samples of 16 s; with open connections there that carry data, fewer than 2 that waited 3 s (a lossy path repeats a SYN now and then). A port whose accept queue is full on a host of the fleet: that is tcp.listen_overflow. weir's own probes. A note unless requests of the host fail as well (5 %: mail, 20 %: page) or the program listens on a port itself and 5 attempts wait (mail): crawlers and mail servers meet dead hosts all day."
+silent_when = "Fewer than 3 attempts without an answer for 1 s in three samples of 16 s; with open connections there that carry data, fewer than 2 that waited 3 s (a lossy path repeats a SYN now and then). A port whose accept queue is full on a host of the fleet: that is tcp.listen_overflow. weir's own probes, and nginx, whose error log says it (wire.syn_blackhole). A note unless requests of the host fail as well (5 %: mail, 20 %: page) or the program listens on a port itself and 5 attempts wait (mail): crawlers and mail servers meet dead hosts all day."
 fix = "Allow the packets: compare the firewall rules on both ends for port {port} (`nft list ruleset`, `iptables -nvL` for a DROP counter that rises, security groups in both directions), and undo the last change; or bring the host back. Meanwhile a connect timeout of 1 to 2 s in the program keeps its workers free. Check: `ss -tn state syn-sent` is empty."
 source = "kernel Documentation/networking/ip-sysctl.rst, tcp_syn_retries; sock_diag(7)"
 [text.silent_text]
@@ -41,7 +41,7 @@ with waiting as (
   select host, netns, peer_address, peer_port, count(*) as samples, min(unanswered) as least, max(unanswered) as unanswered,
     max(silent) as silent, count(*) filter (where silent >= 2) as silent_samples, max(process_name) as process_name
   from tcp_connect
-  where ts > $now - interval '16 seconds' and ts <= $now and coalesce(process_name, '') not like 'weir%'
+  where ts > $now - interval '16 seconds' and ts <= $now and coalesce(process_name, '') not like 'weir%' and coalesce(process_name, '') <> 'nginx'
   group by host, netns, peer_address, peer_port
 ),
 carrying as (

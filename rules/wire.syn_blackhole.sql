@@ -13,7 +13,7 @@ explains = [
   "app.errors_quiet", "app.requests_stopped", "app.throughput_drop", "client.aborts_499",
   "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "mysql.replica_lag", "pg.replica_lag",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections", "wire.connect_unanswered",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
   "wire.mtu_blackhole", "wire.syn_retries", "slo.burning",
 ]
 subject = "{upstream}"
