@@ -309,13 +309,12 @@ fn place_of(key: &Expr) -> Option<usize> {
     }
 }
 
-/// Columns and constants have a name that the engine finds; a volatile item must be computed once.
+/// Columns and constants have a name that the engine finds; a volatile item must be computed once, and
+/// rows of a list are made once.
 fn is_kept_by_name(item: &Expr) -> bool {
     let text = item.to_string().to_lowercase();
-    is_column(item)
-        || matches!(item, Expr::Value(_))
-        || text.contains("random")
-        || text.contains("uuid")
+    let once = ["random", "uuid", "unnest", "generate_series"];
+    is_column(item) || matches!(item, Expr::Value(_)) || once.iter().any(|call| text.contains(call))
 }
 
 /// Orders grouping sets by place in a query around them.
