@@ -84,7 +84,7 @@ hung as (
   from waited
   where affected >= 3 and requests_before >= 20 and long_before <= 0.05 * requests_before and good_after >= 5 and good_after >= 0.9 * all_after
 ),
--- Logs without durations: seconds without a completion, then a burst of those that waited.
+-- Logs without durations: seconds without completed requests, then a burst.
 untimed as (
   select host, site, date_trunc('second', ts) as second, count(*) as requests
   from recent

@@ -20,7 +20,7 @@ use weir_process::failure::Failure;
 /// One weir to send to.
 pub(crate) struct Client {
     http: legacy::Client<HttpConnector, Full<Bytes>>,
-    /// Runs the connections during a request. Its own, as the caller blocks; `None` once dropped.
+    /// Drives the connections while a request blocks its caller. `None` only while it is dropped.
     runtime: Option<Runtime>,
     base: String,
     login: Option<HeaderValue>,
@@ -102,7 +102,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// Does not wait: whoever drops it may run in another runtime.
+    /// Shuts down in the background: dropping a runtime inside another one panics.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -110,7 +110,7 @@ impl Drop for Client {
     }
 }
 
-/// The text of the innermost error; what the others say (“client error”) helps nobody.
+/// The message of the root cause; outer errors only say "client error".
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_failed_is_told_by_its_cause_and_a_runtime_may_drop_the_client() {
         let client = Client::new("127.0.0.1:1", None, PATIENCE).expect("a client");
-        let error = client.post("/", "text/plain", Vec::new()).err().expect("nobody listens");
+        let error = client.post("/", "text/plain", Vec::new()).err().expect("a refused connection");
         assert!(error.contains("Connection refused"), "{error}");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async move { drop(client) });

@@ -43,15 +43,16 @@ impl ResolvedNames {
             if !self.pending.lock().insert(name.clone()) {
                 continue;
             }
-            let (this, done) = (Arc::clone(self), done.clone());
+            let (this, done, own) = (Arc::clone(self), done.clone(), name.clone());
             let thread = std::thread::Builder::new().name("weir-edge-names".into());
             let thread = thread.spawn(move || {
-                this.look_up_one(&name);
-                this.pending.lock().remove(&name);
+                this.look_up_one(&own);
+                this.pending.lock().remove(&own);
                 let _ = done.send(());
             });
             if let Err(error) = thread {
-                tracing::warn!("cannot start a thread: {error}");
+                self.pending.lock().remove(&name);
+                tracing::warn!("cannot look up the backend `{name}`: no thread: {error}");
             }
         }
         drop(done);
@@ -120,8 +121,8 @@ impl ResolvedNames {
     }
 }
 
-/// The address, unless it is one that no server can have: filters of name servers answer 0.0.0.0, which
-/// leads back to this host.
+/// The address, unless no server can have it: filtering name servers return 0.0.0.0, which is this
+/// host.
 fn usable(mut address: SocketAddr) -> Option<SocketAddr> {
     let ip = address.ip().to_canonical();
     let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
@@ -176,12 +177,12 @@ mod tests {
         names.set("b:80", at(&["10.0.0.5:80", "10.0.0.6:80"]));
         let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.6:80) []"];
         assert_eq!(expanded(&names, &["a:80", "b:80"]), expected);
-        // The second site of a shared server, behind a route of its own.
+        // A second site on a shared server, with its own route.
         let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.5:80) []"];
         assert_eq!(expanded(&names, &["a:80", "shop=b:80"])[..2], expected);
     }
 
-    /// AdguardTeam/AdGuardDNS#60, TechnitiumSoftware/DnsServer#181: what a filter answers is no server.
+    /// AdguardTeam/AdGuardDNS#60, TechnitiumSoftware/DnsServer#181: filtered names.
     #[test]
     fn addresses_that_no_server_has_are_left_out() {
         let addresses = at(&[

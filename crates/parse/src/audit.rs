@@ -75,8 +75,8 @@ fn stamped<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(())
 }
 
-/// Puts the values of a record; words that are no pairs stay in the text alone, except the
-/// decision of SELinux.
+/// Puts the values of a record. Words that are no pairs stay in the text alone, except the decision
+/// of SELinux. Single quotes within single quotes hold no pairs, so that no line nests deeply.
 fn put_values<'a>(values: &'a str, kind: &str, record: &mut Record<'a>) {
     let mut rest = values;
     if let Some(decision) = values.strip_prefix("avc:")
@@ -85,20 +85,33 @@ fn put_values<'a>(values: &'a str, kind: &str, record: &mut Record<'a>) {
         record.attr(["avc", decision.trim_ascii()]);
         rest = behind;
     }
-    while let Some(pair) = next_pair(rest) {
+    let mut outer = None;
+    loop {
+        let Some(pair) = next_pair(rest) else {
+            match outer.take() {
+                Some(text) => rest = text,
+                None => return,
+            }
+            continue;
+        };
         rest = pair.behind;
         match pair.value {
-            AuditValue::Nested(inner) => put_values(inner, kind, record),
-            AuditValue::Quoted(value) => record.attr([pair.key, value]),
-            AuditValue::Bare(value) => {
-                let is_argument = kind == "EXECVE" && is_argument(pair.key);
-                let is_encoded = is_argument || ENCODED.contains(&pair.key);
-                let decoded = if is_encoded { decoded(value, record) } else { None };
-                let field = if pair.key == "pid" { Field::ProcessId } else { Field::Attr };
-                record.put([pair.key, decoded.unwrap_or(value)], field);
+            AuditValue::Nested(inner) if outer.is_none() => {
+                outer = Some(rest);
+                rest = inner;
             }
+            AuditValue::Nested(value) | AuditValue::Quoted(value) => record.attr([pair.key, value]),
+            AuditValue::Bare(value) => put_bare([pair.key, value], kind, record),
         }
     }
+}
+
+/// Puts a value without quotes, decoded where its key says that it may be encoded.
+fn put_bare<'a>([key, value]: [&'a str; 2], kind: &str, record: &mut Record<'a>) {
+    let is_encoded = kind == "EXECVE" && is_argument(key) || ENCODED.contains(&key);
+    let decoded = if is_encoded { decoded(value, record) } else { None };
+    let field = if key == "pid" { Field::ProcessId } else { Field::Attr };
+    record.put([key, decoded.unwrap_or(value)], field);
 }
 
 /// `a0` to `a99999`, the arguments of a command.

@@ -2,8 +2,8 @@
 //!
 //! Sources: RFC 2784 and 2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 7348 (VXLAN), RFC
 //! 8926 (GENEVE), RFC 7510 (MPLS in UDP), RFC 4023 (MPLS in IP), RFC 3378 (EtherIP), 3GPP TS 29.281
-//! (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 5415 (CAPWAP). One surprise: ERSPAN of type I has no header of its own; only the
-//! missing sequence number of its GRE header sets it apart from type II.
+//! (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 5415 (CAPWAP). ERSPAN type I has no header; it
+//! differs from type II only in the GRE header, which has no sequence number.
 
 use super::FrameSlice;
 use super::ip::{self, Datagram};

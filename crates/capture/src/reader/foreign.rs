@@ -1,4 +1,4 @@
-//! Files that are no capture which weir reads, by their first bytes, so that the error says what to do.
+//! Detects other file formats by their first bytes, for an error with a hint.
 //!
 //! Sources: RFC 1761 (snoop) and the formats that `editcap -F` lists.
 

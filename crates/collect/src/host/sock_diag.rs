@@ -125,7 +125,7 @@ pub(crate) struct StateCounts {
     pub(crate) last_ack: i64,
 }
 
-/// A socket whose SYN has no answer yet.
+/// A socket in SYN_SENT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectAttempt {
     pub(crate) peer: IpAddr,
@@ -173,7 +173,7 @@ impl SockDiag {
         Ok(count)
     }
 
-    /// Counts sockets by state, and passes those that wait for an answer to their SYN to `take`.
+    /// Counts sockets by state and passes each one in SYN_SENT to `take`.
     pub(crate) fn count_states(
         &mut self,
         mut take: impl FnMut(ConnectAttempt),

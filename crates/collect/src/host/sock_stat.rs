@@ -1,7 +1,8 @@
 //! Numbers of sockets: sums of `/proc/net/sockstat` each second, counts by state less often.
 //!
 //! Counting states walks the kernel's whole connection hash, whatever the filter. So the pause
-//! after a count limits its cost to 1/1000 of one CPU, and is never shorter than 2 s.
+//! after a count limits its cost to 1/1000 of one CPU, and is never shorter than 2 s. The same walk
+//! gives the rows of `tcp_connect`.
 
 use weir_tables::{Batch, Micros, SockStat, SockStatRows, TcpConnectRows};
 

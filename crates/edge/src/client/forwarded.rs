@@ -74,8 +74,8 @@ fn client_address(headers: &HeaderMap, trusted: &[IpNetwork]) -> Option<IpAddr> 
     parse_address(headers.get(&REAL_IP)?.to_str().ok()?)
 }
 
-/// The elements of a list, the last one first. Empty ones do not count (RFC 9110 §5.6.1.2), except on
-/// a line that is no text, which stands for an element that nobody can read.
+/// The elements of a list, last first. Empty elements are skipped (RFC 9110 §5.6.1.2); a line that is
+/// not valid text is one [`UNREADABLE`] element.
 fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
     let lines = lines.into_iter().rev().map(|line| line.to_str().unwrap_or(UNREADABLE));

@@ -89,8 +89,7 @@ pub(crate) fn handle(
     ResponseFuture::Pending(Box::pin(async move { finished(exchange.run().await, closes) }))
 }
 
-/// What a client receives that lets no proxy forward its request. The edge reflects no requests: they may
-/// hold secrets.
+/// Answers a request with `Max-Forwards: 0`. TRACE is refused: a reflected request may hold secrets.
 fn answer_for_edge(record: OpenRecord, method: &Method) -> Response<ResponseBody> {
     if *method == Method::TRACE {
         return own_response(record, StatusCode::NOT_IMPLEMENTED, "TRACE is not supported");

@@ -222,3 +222,13 @@ fn clocks_and_zones_of_a_fleet_are_read() {
         assert_eq!(read(zone, line), (Some(ts.to_owned()), repair.map(str::to_owned)), "{line}");
     }
 }
+
+/// The line of an audit record is a visitor's as well: quotes in quotes nest no calls.
+#[test]
+fn quotes_of_audit_records_do_not_nest() {
+    let [open, close] = ["x='".repeat(100_000), "'".repeat(100_000)];
+    let line = format!("type=A msg=audit(1795176000.123:1): {open}{close}\n");
+    let mut out = ParsedRows::default();
+    crate::parser(LogFormat::Auto).parse(line.as_bytes(), 0, OBSERVED, &mut out);
+    assert_eq!(RowText::all(&out.finish()).len(), 1);
+}
