@@ -174,7 +174,7 @@ fn key_before(text: &str) -> &str {
 /// The text of hexadecimal digits, where a NUL separates arguments; `None` if they are none.
 fn decoded<'a>(digits: &str, record: &mut Record<'a>) -> Option<&'a str> {
     let is_hex = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));
-    if !is_hex || digits.is_empty() || digits.len() % 2 != 0 {
+    if !is_hex || digits.is_empty() || !digits.len().is_multiple_of(2) {
         return None;
     }
     let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
