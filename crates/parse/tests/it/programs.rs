@@ -88,39 +88,7 @@ const GO: &[ProgramLine] = &[
     ),
 ];
 
-/// `logging` of Python 3.11 with the formats of its documentation, Celery and Django; structlog 26.1,
-/// loguru 0.7.
-const PYTHON_LOGGERS: &[ProgramLine] = &[
-    ("2026-11-27 22:23:02,612 - app.web - WARNING - slow query", &[("severity", "warn")]),
-    (
-        "[2026-11-27 22:23:02,612: ERROR/MainProcess] failed é \"q\"",
-        &[("severity", "error"), ("ts", "2026-11-27T22:23:02.612000Z")],
-    ),
-    ("WARNING:app.web:slow query", &[("severity", "warn")]),
-    (
-        "INFO 2026-11-27 22:23:02,612 views 123 456 hello",
-        &[("severity", "info"), ("ts", "2026-11-27T22:23:02.612000Z")],
-    ),
-    ("2026-11-27 22:23:02 [warning  ] slow query", &[("severity", "warn")]),
-    (
-        r#"{"text": "2026-11-27 22:23:02.772 | ERROR    | app:both:10 - failed\n", "record": {"level": {"icon": "x", "name": "ERROR", "no": 40}, "message": "failed", "process": {"id": 20806, "name": "MainProcess"}, "time": {"repr": "2026-11-27 22:23:02.772269+00:00", "timestamp": 1795818182.772269}}}"#,
-        &[
-            ("severity", "error"),
-            ("body", "failed"),
-            ("process_id", "20806"),
-            ("ts", "2026-11-27T22:23:02.772269Z"),
-        ],
-    ),
-];
-
-/// logback 1.5 with the patterns of Dropwizard and Spring Boot, Monolog 2.9, `Logger` of Ruby 3.1,
-/// PHP-FPM 8.2; Rust's tracing, lograge and .NET's console by their documentation.
-const OTHER_LOGGERS: &[ProgramLine] = &[
-    // Redis 7.0, Telegraf, Fluentd and Envoy, after their documentation.
-];
-
-/// rsyslog 8.2302 with `RSYSLOG_FileFormat` and `option.jsonf`, HAProxy 2.6.12 with a `log-format` in
-/// JSON, lighttpd 1.4.69.
+/// rsyslog 8.2302 with `RSYSLOG_FileFormat` and `option.jsonf`.
 const SYSTEM: &[ProgramLine] = &[
     (
         "2026-11-27T22:14:15.003Z mymachine.example.com evntslog[77] \u{feff}An application event",
@@ -135,56 +103,7 @@ const SYSTEM: &[ProgramLine] = &[
         "{\"@timestamp\":\"2026-11-27T22:14:15.003Z\", \"host\":\"a\", \"severity\":\"notice\", \"facility\":\"local4\", \"message\":\"\u{feff}An event\"}",
         &[("body", "An event"), ("severity", "notice"), ("facility", "local4")],
     ),
-    (
-        r#"<134>Nov 27 22:20:49 localhost haproxy[18928]: {"ts":"27/Nov/2026:22:20:49.235","client":"::ffff:127.0.0.1","port":56892,"fe":"fe_json","Ta":0,"TR":-1,"status":400,"bytes":0,"method":"<BADREQ>","uri":"<BADREQ>","proto":"<BADREQ>","tsc":"PR--"}"#,
-        &[
-            ("table", "request"),
-            ("program", "haproxy"),
-            ("client_address", "::ffff:127.0.0.1"),
-            ("http_request_method", "-"),
-            ("url_path", "-"),
-            ("attrs.method", "<BADREQ>"),
-            ("http_response_status_code", "400"),
-        ],
-    ),
-    (
-        r#"127.0.0.1 shop.example - [27/Nov/2026:22:36:45 +0000] "GET / HTTP/1.1" 403 341 "-" "curl/8.1""#,
-        &[("server_address", "shop.example"), ("attrs.remote_logname", "-")],
-    ),
 ];
-
-/// Tomcat 10.1.60 with `JsonAccessLogValve`, in its format `combined` and in a custom one.
-const TOMCAT: &[ProgramLine] = &[
-    (
-        r#"{"host":"127.0.0.1","logicalUserName":"-","user":"-","time":"[27/Nov/2026:23:15:40 +0000]","request":"GET /search?q=1 HTTP/1.1","statusCode":"200","size":"3","requestHeaders": {"Referer":"https://a.example/x?y=1","User-Agent":"Mozilla/5.0 \"quoted\" \\back"}}"#,
-        &[
-            ("table", "request"),
-            ("ts", "2026-11-27T23:15:40.000000Z"),
-            ("client_address", "127.0.0.1"),
-            ("server_address", "-"),
-            ("http_response_status_code", "200"),
-            ("response_body_bytes", "3"),
-            ("http_request_header_referer", "https://a.example/x?y=1"),
-            ("user_agent_original", r#"Mozilla/5.0 "quoted" \back"#),
-        ],
-    ),
-    (
-        r#"{"remoteAddr":"127.0.0.1","method":"GET","path":"/search","query":"?q=a","statusCode":"200","byteSentNC":"3","elapsedTime":"675","time":"[27/Nov/2026:23:15:40 +0000]","localServerName":"shop.example","port":"80","protocol":"HTTP/1.1","requestHeaders": {"User-Agent":"curl/8.1"}}"#,
-        &[
-            ("table", "request"),
-            ("client_address", "127.0.0.1"),
-            ("server_address", "shop.example"),
-            ("url_query", "q=a"),
-            ("response_body_bytes", "3"),
-            ("user_agent_original", "curl/8.1"),
-        ],
-    ),
-];
-
-#[test]
-fn json_of_tomcat_has_the_client_and_not_the_host() {
-    check(&LogFormat::Auto, TOMCAT);
-}
 
 #[test]
 fn access_lines_of_python_servers_are_requests() {
@@ -199,16 +118,6 @@ fn lines_of_node_have_their_columns() {
 #[test]
 fn lines_of_go_have_their_columns() {
     check(&LogFormat::Auto, GO);
-}
-
-#[test]
-fn lines_of_python_loggers_have_time_and_severity() {
-    check(&LogFormat::Auto, PYTHON_LOGGERS);
-}
-
-#[test]
-fn lines_of_other_loggers_have_time_and_severity() {
-    check(&LogFormat::Auto, OTHER_LOGGERS);
 }
 
 #[test]
