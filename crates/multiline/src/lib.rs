@@ -84,11 +84,15 @@ impl Multiline {
     }
 
     /// The rule for a log that begins with `head`, if a container runtime writes it, or
-    /// `journalctl -o export`.
+    /// `journalctl -o export` or `-o verbose`.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if line.starts_with(b"__CURSOR=") {
             return Self::with_start("^__CURSOR=").ok();
+        }
+        // `journalctl -o verbose`: `Fri 2026-11-20 12:00:00.123456 UTC [s=1;i=2]`.
+        if line.get(8) == Some(&b'-') && memchr::memmem::find(line, b" [s=").is_some() {
+            return Self::preset("indent");
         }
         // The end of a long line may be missing.
         let is_docker = line.starts_with(br#"{"log":""#);
@@ -563,6 +567,13 @@ mod tests {
     fn entry_of_the_journals_export_format_is_one_event() {
         let text = "__CURSOR=a\nMESSAGE=x\n\n===\n__CURSOR=b\nMESSAGE\n\x01\0\0\0\0\0\0\0\n\n\n";
         check(&Multiline::of_head(text.as_bytes()).unwrap(), text);
+    }
+
+    #[test]
+    fn entry_of_the_journals_verbose_format_is_one_event() {
+        let head = "Fri 2026-11-27 20:50:00.123456 UTC [s=1;i=2]\n";
+        let text = format!("{head}    MESSAGE=x\n            y\n===\n{head}    MESSAGE=z\n");
+        check(&Multiline::of_head(text.as_bytes()).unwrap(), &text);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Entries in the journal's export format, `journalctl -o export`
-//! (systemd, "Journal Export Formats").
+//! (systemd, "Journal Export Formats"), and of `journalctl -o verbose`, whose fields are indented
+//! below a time and a cursor.
 //!
 //! An entry is lines of `FIELD=value` up to a blank line, so a multi-line rule joins them before
 //! they get here. A value with a line end is `FIELD`, a newline, its length in eight bytes with the
@@ -25,7 +26,7 @@ pub(crate) fn parse<'a>(
     record: &mut Record<'a>,
 ) -> Option<RowKind> {
     if !text.starts_with("__CURSOR=") || !text.contains('\n') {
-        return None;
+        return verbose(text, contained, record);
     }
     let mut rest = text;
     while !rest.is_empty() {
@@ -42,6 +43,29 @@ pub(crate) fn parse<'a>(
                 behind
             }
         };
+    }
+    Some(journal::settle_entry(contained, record))
+}
+
+/// Reads `Fri 2026-11-20 12:00:00.123456 UTC [s=1;i=2]`, and a field in each indented line below.
+fn verbose<'a>(
+    text: &'a str,
+    contained: &mut ContainedFormat,
+    record: &mut Record<'a>,
+) -> Option<RowKind> {
+    let (head, fields) = text.split_once("\n    ")?;
+    let (time, _) = head.split_once(" [s=").filter(|_| head.as_bytes().get(8) == Some(&b'-'))?;
+    record.ts = Some(record.times.read(time.get(4..)?)?);
+    let mut start = 0;
+    while start < fields.len() {
+        // A value's further lines are indented as far as its first.
+        let ends = fields[start..].match_indices("\n    ").map(|(at, _)| start + at);
+        let is_next = |at: &usize| !fields[at + "\n    ".len()..].starts_with(' ');
+        let end = ends.into_iter().find(is_next).unwrap_or(fields.len());
+        if let Some(field) = fields[start..end].split_once('=') {
+            journal::take(field, record);
+        }
+        start = end + "\n    ".len();
     }
     Some(journal::settle_entry(contained, record))
 }

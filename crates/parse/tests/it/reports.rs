@@ -176,3 +176,26 @@ fn entries_of_the_export_format_of_the_journal_are_rows() {
     let ts = Some("2026-11-27T20:50:01.000000Z");
     assert_eq!(values(1), [ts, Some("nginx"), None, None, Some("/a"), None]);
 }
+
+/// `journalctl -o verbose` of systemd 252: a value's further lines are indented to its first.
+#[test]
+fn verbose_entries_of_the_journal_are_rows() {
+    let first = "Fri 2026-11-27 21:50:00.123456 CET [s=a;i=1;b=c;m=1;t=2;x=3]\n    PRIORITY=3\n    \
+        SYSLOG_IDENTIFIER=app\n    MESSAGE=one\n            two=2\n    _PID=7\n    _UID=0\n";
+    let second = "Fri 2026-11-27 21:50:01.000000 CET [s=a;i=2;b=c;m=1;t=2;x=3]\n    _COMM=nginx\n    \
+        MESSAGE=192.0.2.1 - - [27/Nov/2026:20:50:01 +0000] \"GET /a HTTP/1.1\" 200 5\n";
+    let bytes = [first, second].concat();
+    let mut out = ParsedRows::default();
+    let ends = [first.len(), bytes.len()];
+    parser(LogFormat::Auto).parse_events(bytes.as_bytes(), &ends, 0, OBSERVED, &mut out);
+    let rows = RowText::all(&out.finish());
+    let values = |row: usize| {
+        ["ts", "program", "severity", "process_id", "body", "url_path", "attrs._UID"]
+            .map(|name| rows[row].get(name))
+    };
+    let body = Some("one\n            two=2");
+    let ts = Some("2026-11-27T20:50:00.123456Z");
+    assert_eq!(values(0), [ts, Some("app"), Some("error"), Some("7"), body, None, Some("0")]);
+    let ts = Some("2026-11-27T20:50:01.000000Z");
+    assert_eq!(values(1), [ts, Some("nginx"), None, None, None, Some("/a"), None]);
+}
