@@ -13,8 +13,8 @@ use crate::format::{Format, JSON_ESCAPE, LineJoin, NamedFormat, TEXT_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
 use crate::{
-    ansi, console_json, cri, docker, haproxy, journal, journal_export, json_message, log_text,
-    syslog, syslog_record, zerolog,
+    ansi, console_json, container_prefix, cri, docker, haproxy, journal, journal_export,
+    json_message, log_text, ruby_logger, syslog, syslog_record, zerolog,
 };
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
@@ -81,6 +81,9 @@ impl AutoFormat {
             record.taken_for = "cri";
             return Ok(self.read_entry(entry, record));
         }
+        if let Some(kind) = self.read_prefixed(line, record) {
+            return Ok(kind);
+        }
         if !haproxy::is_access(line)
             && !zerolog::is_likely(line)
             && let Some(message) = syslog_record::detect(line, record)
@@ -96,6 +99,23 @@ impl AutoFormat {
         record.taken_for = "text";
         log_text::parse(line, record);
         Ok(RowKind::Log)
+    }
+
+    /// Reads a line behind what a command wrote before it; `None`, with the record empty, without.
+    fn read_prefixed<'a>(&mut self, line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
+        if let Some(entry) = ruby_logger::split(line, record) {
+            record.taken_for = "ruby_logger";
+            return Some(self.read_entry(entry, record));
+        }
+        let found = container_prefix::split(line, record)?;
+        record.taken_for = "prefixed";
+        let kind = self.read_entry(found.entry, record);
+        if found.is_certain || record.taken_for != "text" || record.ts.is_some() {
+            return Some(kind);
+        }
+        record.envelope = Envelope::default();
+        record.clear_texts();
+        None
     }
 
     /// Reads the line of a container.

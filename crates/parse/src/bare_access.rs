@@ -52,7 +52,7 @@ fn quoted<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (request, rest) = combined::request_end(behind)?;
     let (status, rest) = text::word(rest.strip_prefix(' ')?);
     let is_status = status.len() == 3 && number::integer(status).is_some();
-    let time = time.trim_ascii();
+    let time = if time == "-" { "" } else { time.trim_ascii() };
     let is_timed = !time.is_empty() && put_time(time, record);
     // PHP-FPM alone writes no version.
     let is_request = request.contains(" HTTP/") || is_timed && prefix.is_empty();
@@ -158,7 +158,9 @@ fn morgan<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         head => ("", head),
     };
     let [before @ .., method, target] = head else { return None };
+    // `varnishlog` aligns what VCL logs.
     let is_request = METHODS.contains(method)
+        && !before.contains(&"")
         && (target.starts_with(['/', '*']) || target.contains("://"))
         && [length, span].iter().all(|number| **number == "-" || number::float(number).is_some())
         && (*status == "-" || status.len() == 3 && number::integer(status).is_some());

@@ -4,6 +4,8 @@
 //! unless it is Traefik's, HAProxy's, Ingress-NGINX's or APISIX's, and a leading `host:port` (Apache's
 //! `vhost_combined`) is accepted, as are a host before the request and numbers before the referer.
 
+use weir_tables::Micros;
+
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
@@ -11,6 +13,8 @@ use crate::{haproxy_clf, nginx_gateways, number, peer_address, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
+/// Most bytes between the time and the request.
+const MAX_WORDS_BYTES: usize = 200;
 /// Most quotes that are tried as the end of a value.
 const MAX_QUOTES: usize = 16;
 
@@ -41,7 +45,7 @@ pub(crate) fn detect<'a>(
 pub(crate) fn is_likely(line: &str) -> bool {
     time_start(line).is_some_and(|at| {
         let is_request = line[at..].split_once(']').map_or("", |(_, rest)| rest.trim_ascii_start());
-        let (_, request) = request_host(is_request);
+        let (_, request) = words_before_request(is_request);
         request.starts_with('"') && line[..at].split(' ').count() <= MAX_HEAD_WORDS
     })
 }
@@ -58,13 +62,13 @@ fn time_start(line: &str) -> Option<usize> {
 fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (head, rest) = line.split_at(time_start(line)?);
     let (time, rest) = rest[1..].split_once(']')?;
-    let (host, rest) = request_host(rest.trim_start_matches(' '));
+    let (words, rest) = words_before_request(rest.trim_start_matches(' '));
     let (request, rest) = request_end(rest.strip_prefix('"')?)?;
     let (status, rest) = text::word(rest.strip_prefix(' ')?.trim_start_matches(' '));
     let (bytes, rest) = text::word(rest);
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
     let values = TailValues::new(rest);
-    record.ts = Some(record.times.read(time)?);
+    record.ts = Some(read_time(time, record)?);
     let is_whole = request.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
     // Varnish writes `-` for what it piped, and Puma `HIJACKED`.
     let is_unknown = is_whole
@@ -75,11 +79,7 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         return None;
     }
     head_fields(head.trim_ascii(), record);
-    if number::float(host).is_some() {
-        record.attr(["before_request", host]);
-    } else if !host.is_empty() {
-        record.put(["http_host", host], Field::Host);
-    }
+    put_words(words, record);
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
     record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
@@ -87,11 +87,47 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     Some(()).filter(|()| !bytes.is_empty())
 }
 
-/// The requested host that APISIX writes before the request, or a number, and the request.
-fn request_host(text: &str) -> (&str, &str) {
-    let (host, rest) = text::word(text);
-    let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte));
-    if is_host && rest.starts_with('"') { (host, rest) } else { ("", text) }
+/// Reads the bracketed time; WEBrick writes the name of its host's zone, which may be any.
+fn read_time(time: &str, record: &mut Record<'_>) -> Option<Micros> {
+    record.times.read(time).or_else(|| {
+        let (clock, zone) = time.rsplit_once(' ')?;
+        let is_name = zone.bytes().all(|byte| byte.is_ascii_uppercase());
+        record.times.read(clock).filter(|_| is_name)
+    })
+}
+
+/// What some formats have between the time and the request, and the request: the host that APISIX
+/// writes, a number, or where the line begins with the time, the client as well.
+fn words_before_request(text: &str) -> (&str, &str) {
+    let head = &text.as_bytes()[..text.len().min(MAX_WORDS_BYTES)];
+    let words = memchr::memchr(b'"', head).and_then(|at| text[..at].strip_suffix(' '));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_[], ".contains(&byte);
+    match words.filter(|words| words.bytes().all(is_plain)) {
+        Some(words) => (words, &text[words.len() + 1..]),
+        None => ("", text),
+    }
+}
+
+fn put_words<'a>(words: &'a str, record: &mut Record<'a>) {
+    for word in words.split(' ').filter(|word| !matches!(*word, "" | "-" | "[client")) {
+        let bare = word.strip_prefix('[').unwrap_or(word).trim_end_matches([']', ',']);
+        if peer_address::is_peer(bare) && record.is_free(Field::ClientAddress) {
+            record.put(["remote_addr", bare], Field::ClientAddress);
+        } else if is_host(bare) && record.is_free(Field::Host) {
+            record.put(["http_host", bare], Field::Host);
+        } else {
+            record.attr(["before_request", word]);
+        }
+    }
+}
+
+/// Whether a word is a host: `a.example`, `localhost`, `apisix:9080`.
+fn is_host(word: &str) -> bool {
+    let (name, port) = word.rsplit_once(':').unwrap_or((word, "80"));
+    let is_port = number::integer(port).is_some_and(|port| (1..=65_535).contains(&port));
+    is_port
+        && number::float(word).is_none()
+        && (name.contains('.') || name.bytes().any(|byte| byte.is_ascii_lowercase()))
 }
 
 /// The request and what follows its closing quote: the first quote with a status behind it, since
@@ -147,8 +183,8 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let (addresses, rest) = rest.split_at(list_length(rest));
     if addresses.contains(',') {
         record.put(["http_x_forwarded_for", addresses], Field::ForwardedFor);
-    } else {
-        record.put(["remote_addr", addresses], Field::ClientAddress);
+    } else if !addresses.is_empty() {
+        record.put(["remote_addr", addresses.trim_matches('"')], Field::ClientAddress);
     }
     let (logname, user) = text::word(rest.strip_prefix(' ').unwrap_or(rest));
     // lighttpd's own format has the requested host in this place.
@@ -187,6 +223,15 @@ impl<'a> TailValues<'a> {
         let (numbers, text) = leading_numbers(text);
         let (referer, rest) = tail_value(text);
         let (user_agent, rest) = if referer.is_some() { tail_value(rest) } else { (None, rest) };
+        // A format with one of the two: a referer has a scheme.
+        let is_agent = |value: &&str| {
+            let product = text::word(value).0;
+            !product.contains(':') && !product.starts_with('/') && product.contains('/')
+        };
+        let (referer, user_agent) = match referer.filter(is_agent) {
+            Some(agent) if user_agent.is_none() => (None, Some(agent)),
+            _ => (referer, user_agent),
+        };
         Self { numbers, referer, user_agent, rest }
     }
 }

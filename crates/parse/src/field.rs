@@ -219,14 +219,13 @@ pub(crate) fn of_key(key: &str) -> Field {
         "message" | "Message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
         "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
         "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname" | "level_name" => {
-            Field::Severity
-        }
+        | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname" | "level_name"
+        | "levelName" => Field::Severity,
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
         | "appname" | "logger_name" | "programname" | "app-name" => Field::Program,
         "pid" | "process_id" | "process.pid" | "procid" => Field::ProcessId,
         "facility" => Field::Facility,
-        "response_flags" => Field::ResponseFlags,
+        "response_flags" | "x-envoy-origin-path" => Field::ResponseFlags,
         "proto" => Field::Protocol,
         _ => of_program_key(key),
     }
@@ -245,7 +244,11 @@ fn of_program_key(key: &str) -> Field {
         | "latencies.request"
         | "apisix_latency"
         | "RequestMethod"
-        | "httpMethod" => Field::AccessMark,
+        | "httpMethod"
+        | "reqMethod"
+        | "reqId"
+        | "http.response.body.status_code"
+        | "record.error_severity" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
         "__REALTIME_TIMESTAMP" => Field::JournalTime,
         "request.uri" => Field::CaddyTarget,
@@ -261,9 +264,13 @@ fn of_program_key(key: &str) -> Field {
         "record.message" => Field::Message,
         "record.level.name" => Field::Severity,
         "record.process.id" => Field::ProcessId,
-        // Serilog and winston.
+        // Rust's tracing, Serilog and winston.
+        "fields.message" => Field::Message,
         "RenderedMessage" => Field::Message,
         "@fields.level" => Field::Severity,
+        // PostgreSQL's `jsonlog`, ClickHouse, audit events of Kubernetes.
+        "error_severity" => Field::Severity,
+        "date_time" | "requestReceivedTimestamp" => Field::Time,
         _ => of_syslog_key(key),
     }
 }
@@ -287,10 +294,10 @@ fn of_syslog_key(key: &str) -> Field {
 /// The meaning of a name of the Elastic Common Schema, of Logstash's patterns, or of web frameworks.
 fn of_schema_key(key: &str) -> Field {
     match key {
-        "http.version" | "httpversion" => Field::Protocol,
+        "http.version" | "httpversion" | "request_protocol" | "request_proto" => Field::Protocol,
         "url.original" | "requestUri" | "request_path" | "request.url" => Field::Target,
         "request.method" => Field::Method,
-        "url.domain" | "httpHost" => Field::Host,
+        "url.domain" | "httpHost" | "vhost" => Field::Host,
         "response" => Field::StatusOtherwise,
         "response_status" | "responseStatus" | "http_status" | "http_status_code"
         | "httpStatus" | "response-code" => Field::Status,
@@ -301,14 +308,18 @@ fn of_schema_key(key: &str) -> Field {
         | "bytes"
         | "responseLength"
         | "resp_size"
+        | "response_body_size"
         | "bodyBytesSent" => Field::ResponseBodyBytes,
-        "userAgent" | "useragent" | "user-agent" | "httpUserAgent" => Field::UserAgent,
-        "http.request.referrer" | "httpReferer" => Field::Referer,
+        "userAgent" | "useragent" | "user-agent" | "httpUserAgent" | "request_user_agent" => {
+            Field::UserAgent
+        }
+        "http.request.referrer" | "httpReferer" | "request_referer" => Field::Referer,
         "http.request.id" | "request-id" => Field::RequestId,
-        "forwarded-for" => Field::ForwardedFor,
+        "forwarded-for" | "x_forwarded_for" | "http_x_forwarded_for" => Field::ForwardedFor,
         "durationMs" | "elapsedMs" | "latencyMs" | "response_time_ms" | "responseTimeMs" => {
             Field::DurationMillis
         }
+        "duration_s" => Field::DurationSeconds,
         "event.duration" | "duration_ns" | "latency_ns" => Field::DurationNanos,
         "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
         | "responseTime" => Field::DurationText,

@@ -1,5 +1,6 @@
 //! Access lines in JSON of gateways, balancers and frameworks whose keys mean nothing elsewhere: Google
-//! Cloud, AWS's API Gateway, Azure, Cloudflare, Kong, APISIX, Traefik and Serilog.
+//! Cloud, AWS's API Gateway, Azure, Cloudflare, Akamai, Kong, APISIX, Traefik, Serilog and Squid; and
+//! lines that are no requests, of Nextcloud, and of PostgreSQL in the log of CloudNativePG.
 //!
 //! Sources: each program's documentation of its log's fields. The surprising things: Azure's Application
 //! Gateway v1 writes whole milliseconds where v2 and Front Door write seconds with a point; Cloudflare
@@ -8,13 +9,16 @@
 use crate::field::{self, Field};
 use crate::record::{Record, RowKind};
 
+/// Nextcloud's and ownCloud's levels, in the order of their numbers.
+const NEXTCLOUD_LEVELS: [&str; 5] = ["debug", "info", "warn", "error", "fatal"];
+
 /// The lines of one program.
 struct Dialect {
     /// Keys that are all in a line.
     signs: &'static [&'static str],
     /// The column `program`; none where anybody's program writes them.
     program: &'static str,
-    /// The column `tier`.
+    /// The column `tier`; empty for lines that are no requests.
     tier: &'static str,
     meaning: fn(&str) -> Field,
 }
@@ -37,6 +41,30 @@ const DIALECTS: &[Dialect] = &[
         program: "cloudflare",
         tier: "edge",
         meaning: cloudflare,
+    },
+    Dialect {
+        signs: &["reqMethod", "reqPath", "statusCode"],
+        program: "akamai",
+        tier: "edge",
+        meaning: akamai,
+    },
+    Dialect {
+        signs: &["http.response.body.status_code", "url.original"],
+        program: "squid",
+        tier: "proxy",
+        meaning: squid_of_opnsense,
+    },
+    Dialect {
+        signs: &["reqId", "remoteAddr", "level"],
+        program: "nextcloud",
+        tier: "",
+        meaning: nextcloud,
+    },
+    Dialect {
+        signs: &["record.error_severity", "record.message"],
+        program: "postgresql",
+        tier: "",
+        meaning: cloud_native_pg,
     },
     Dialect {
         signs: &["latencies.request", "request.method", "response.status"],
@@ -77,19 +105,28 @@ pub(crate) fn parse(record: &mut Record<'_>) -> Option<RowKind> {
     let dialect = DIALECTS.iter().find(is_of)?;
     let texts = record.take_texts();
     for (key, value, _) in texts.iter() {
-        match (dialect.meaning)(key) {
+        let field = (dialect.meaning)(key);
+        match field {
             Field::DurationSeconds if !value.contains('.') => {
                 record.put([key, value], Field::DurationMillis);
             }
             Field::UpstreamStatus if value == "0" => {}
-            field => record.put([key, value], field),
+            Field::Severity if dialect.program == "nextcloud" => {
+                let number = value.parse().unwrap_or(usize::MAX);
+                record.put([key, NEXTCLOUD_LEVELS.get(number).unwrap_or(&value)], field);
+            }
+            // The host of a tunnel.
+            Field::Target if !value.contains('/') => {
+                record.put([key, value], Field::AuthorityTarget);
+            }
+            _ => record.put([key, value], field),
         }
     }
     if !dialect.program.is_empty() {
         record.put(["program", dialect.program], Field::Program);
     }
     record.request.tier = dialect.tier;
-    Some(RowKind::Request)
+    Some(if dialect.tier.is_empty() { RowKind::Log } else { RowKind::Request })
 }
 
 /// `LogEntry` with `httpRequest`, of load balancers, Cloud Run and others.
@@ -166,6 +203,56 @@ fn cloudflare(key: &str) -> Field {
         "OriginResponseStatus" => Field::UpstreamStatus,
         "OriginResponseDurationMs" => Field::UpstreamResponseMillis,
         "OriginResponseTime" => Field::UpstreamResponseNanos,
+        _ => Field::Attr,
+    }
+}
+
+/// DataStream 2. No duration: it has those of the first byte and of the transfer, which overlap.
+fn akamai(key: &str) -> Field {
+    match key {
+        "reqTimeSec" => Field::Time,
+        "cliIP" => Field::ClientAddress,
+        "reqHost" => Field::Host,
+        "reqPort" => Field::ServerPort,
+        "reqMethod" => Field::Method,
+        "reqPath" => Field::Target,
+        "queryStr" => Field::Query,
+        "statusCode" => Field::Status,
+        "reqId" => Field::RequestId,
+        "UA" => Field::UserAgent,
+        "referer" => Field::Referer,
+        "rspContentLen" => Field::ResponseBodyBytes,
+        "totalBytes" => Field::ResponseBytes,
+        _ => Field::Attr,
+    }
+}
+
+/// The format of OPNsense, in names of the Elastic Common Schema, but with milliseconds.
+fn squid_of_opnsense(key: &str) -> Field {
+    match key {
+        "event.duration" => Field::DurationMillis,
+        "http.response.body.status_code" => Field::Status,
+        "service.name" | "message" => Field::Attr,
+        _ => field::of_key(key),
+    }
+}
+
+/// What `app` names is a part of the server.
+fn nextcloud(key: &str) -> Field {
+    match key {
+        "app" => Field::Attr,
+        _ => field::of_key(key),
+    }
+}
+
+/// The record inside has PostgreSQL's own severity and message.
+fn cloud_native_pg(key: &str) -> Field {
+    match key {
+        "record.log_time" => Field::Time,
+        "record.error_severity" => Field::Severity,
+        "record.message" => Field::Message,
+        "record.process_id" => Field::ProcessId,
+        "ts" => Field::TimeOtherwise,
         _ => Field::Attr,
     }
 }
@@ -261,159 +348,5 @@ fn serilog(key: &str) -> Field {
         "RequestHost" | "Host" => Field::Host,
         "RequestId" => Field::RequestId,
         _ => field::of_key(key),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use expect_test::expect;
-    use weir_tables::LogFormat;
-
-    use crate::check::check_format;
-
-    #[test]
-    fn balancers_of_clouds_are_requests() {
-        check_format(
-            LogFormat::Auto,
-            r#"{"jsonPayload":{"statusDetails":"backend_timeout"},"httpRequest":{"requestMethod":"GET","requestUrl":"https://e.example/a?b=1","requestSize":"100","status":502,"responseSize":"488","userAgent":"curl","remoteIp":"192.0.2.1","serverIp":"10.0.0.3","latency":"30.5s"},"resource":{"type":"http_load_balancer","labels":{"backend_service_name":"web"}},"timestamp":"2026-11-20T12:00:00.123456Z","severity":"WARNING"}
-{"time":"2026-11-20T12:00:00Z","category":"ApplicationGatewayAccessLog","properties":{"clientIP":"192.0.2.1","clientPort":50000,"httpMethod":"GET","requestUri":"/a","requestQuery":"b=1","httpStatus":502,"httpVersion":"HTTP/1.1","receivedBytes":100,"sentBytes":488,"timeTaken":30.001,"host":"e.example","serverRouted":"10.0.0.3:80","serverStatus":"502","serverResponseLatency":"30.000"}}
-{"time":"2026-11-20T12:00:00Z","category":"ApplicationGatewayAccessLog","properties":{"clientIP":"192.0.2.1","httpMethod":"GET","requestUri":"/a","httpStatus":200,"timeTaken":240}}
-{"ClientIP":"192.0.2.1","ClientRequestHost":"e.example","ClientRequestMethod":"GET","ClientRequestURI":"/a?b=1","EdgeStartTimestamp":"2026-11-20T12:00:00Z","EdgeResponseBytes":488,"EdgeResponseStatus":522,"RayID":"7d","OriginResponseStatus":0,"OriginResponseDurationMs":1200}
-"#,
-            expect![[r#"
-                request
-                  ts: 2026-11-20T12:00:00.123456Z
-                  client_address: 192.0.2.1
-                  server_address: e.example
-                  url_scheme: https
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  http_response_status_code: 502
-                  request_bytes: 100
-                  response_bytes: 488
-                  user_agent_original: curl
-                  duration_seconds: 30.5
-                  upstream_address: 10.0.0.3
-                  upstream_tries: 1
-                  proxy_backend: web
-                  attrs: {jsonPayload.statusDetails: backend_timeout, resource.type: http_load_balancer, severity: WARNING}
-                request
-                  ts: 2026-11-20T12:00:00Z
-                  program: azure
-                  client_address: 192.0.2.1
-                  client_port: 50000
-                  server_address: e.example
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  network_protocol_version: 1.1
-                  http_response_status_code: 502
-                  request_bytes: 100
-                  response_bytes: 488
-                  duration_seconds: 30.001
-                  upstream_response_seconds: 30.0
-                  upstream_address: 10.0.0.3:80
-                  upstream_status_code: 502
-                  upstream_tries: 1
-                  attrs: {category: ApplicationGatewayAccessLog}
-                request
-                  ts: 2026-11-20T12:00:00Z
-                  program: azure
-                  client_address: 192.0.2.1
-                  http_request_method: GET
-                  url_path: /a
-                  http_response_status_code: 200
-                  duration_seconds: 0.24
-                  attrs: {category: ApplicationGatewayAccessLog}
-                request
-                  ts: 2026-11-20T12:00:00Z
-                  program: cloudflare
-                  request_id: 7d
-                  client_address: 192.0.2.1
-                  server_address: e.example
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  http_response_status_code: 522
-                  response_bytes: 488
-                  upstream_response_seconds: 1.2
-            "#]],
-        );
-    }
-
-    #[test]
-    fn gateways_and_frameworks_are_requests() {
-        check_format(
-            LogFormat::Auto,
-            r#"{"request":{"method":"GET","uri":"/a?b=1","url":"http://e.example:8000/a?b=1","size":100,"headers":{"host":"e.example","user-agent":"curl"}},"upstream_uri":"/a","response":{"status":502,"size":488,"headers":{"via":"kong"}},"latencies":{"request":1200,"kong":2,"proxy":1190},"client_ip":"192.0.2.1","started_at":1795175999500,"service":{"name":"s"}}
-{"client_ip":"192.0.2.1","start_time":1795175999500,"upstream":"10.0.0.3:80","latency":1200.5,"upstream_latency":1190,"apisix_latency":10.5,"request":{"method":"GET","uri":"/a?b=1","size":100,"headers":{"host":"e.example"}},"response":{"status":502,"size":488},"server":{"hostname":"h"}}
-{"ClientHost":"192.0.2.1","ClientPort":"4711","DownstreamStatus":502,"Duration":1200500000,"OriginStatus":502,"OriginDuration":1190000000,"RequestHost":"e.example","RequestMethod":"GET","RequestPath":"/a?b=1","ServiceAddr":"10.0.0.3:80","ServiceName":"s@docker","StartUTC":"2026-11-20T11:59:59.5Z","level":"info","msg":"","time":"2026-11-20T12:00:00Z"}
-{"@t":"2026-11-20T11:59:59.5Z","@m":"HTTP GET /a responded 500 in 12.3 ms","@l":"Error","RequestMethod":"GET","RequestPath":"/a","StatusCode":500,"Elapsed":12.3}
-{"@t":"2026-11-20T11:59:59.5Z","@m":"User signed in","RequestMethod":"GET","RequestPath":"/a"}
-"#,
-            expect![[r#"
-                request
-                  ts: 2026-11-20T11:59:59.500Z
-                  program: kong
-                  client_address: 192.0.2.1
-                  server_address: e.example
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  http_response_status_code: 502
-                  request_bytes: 100
-                  response_bytes: 488
-                  user_agent_original: curl
-                  duration_seconds: 1.2
-                  upstream_response_seconds: 1.19
-                  proxy_backend: s
-                  attrs: {request.url: http://e.example:8000/a?b=1, upstream_uri: /a, response.headers.via: kong, latencies.kong: 2}
-                request
-                  ts: 2026-11-20T11:59:59.500Z
-                  program: apisix
-                  client_address: 192.0.2.1
-                  server_address: e.example
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  http_response_status_code: 502
-                  request_bytes: 100
-                  response_bytes: 488
-                  duration_seconds: 1.2005
-                  upstream_response_seconds: 1.19
-                  upstream_address: 10.0.0.3:80
-                  upstream_tries: 1
-                  attrs: {apisix_latency: 10.5, server.hostname: h}
-                request
-                  ts: 2026-11-20T11:59:59.500Z
-                  program: traefik
-                  client_address: 192.0.2.1
-                  client_port: 4711
-                  server_address: e.example
-                  http_request_method: GET
-                  url_path: /a
-                  url_query: b=1
-                  http_response_status_code: 502
-                  duration_seconds: 1.2005
-                  upstream_response_seconds: 1.19
-                  upstream_address: 10.0.0.3:80
-                  upstream_status_code: 502
-                  upstream_tries: 1
-                  proxy_backend: s@docker
-                  attrs: {level: info}
-                request
-                  ts: 2026-11-20T11:59:59.500Z
-                  http_request_method: GET
-                  url_path: /a
-                  http_response_status_code: 500
-                  duration_seconds: 0.0123
-                  attrs: {@m: HTTP GET /a responded 500 in 12.3 ms, @l: Error}
-                log
-                  ts: 2026-11-20T11:59:59.500Z
-                  body: User signed in
-                  attrs: {RequestMethod: GET, RequestPath: /a}
-            "#]],
-        );
     }
 }

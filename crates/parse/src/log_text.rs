@@ -5,7 +5,7 @@ use weir_tables::Micros;
 
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{Record, RowKind};
-use crate::{severity, text};
+use crate::{peer_address, severity, text};
 
 /// Leading words that are checked for a severity.
 const FRONT_WORDS: usize = 3;
@@ -58,8 +58,9 @@ fn redis(line: &str, record: &mut Record<'_>) -> Option<()> {
     Some(())
 }
 
-/// A time behind a first word that is a level (`INFO  [2026-11-20 …]`, logrus' `WARN[2026-11-20…]`) or
-/// ends in a colon (Go's prefix), and the text behind it.
+/// A time behind a first word that is a level (`INFO  [2026-11-20 …]`, logrus' `WARN[2026-11-20…]`,
+/// Cassandra's `INFO  [main] 2026-11-20 …`), an address, or ends in a colon (Go's prefix), and the text
+/// behind it; also behind NestJS' `[Nest] 7  - `.
 fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &'a str)> {
     let (word, behind) = text::word(line);
     if let Some((_, behind)) = line.split_once('[').filter(|(level, _)| capitals(level).is_some())
@@ -67,12 +68,19 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
     {
         return Some((ts, &behind[used..]));
     }
-    if !word.ends_with(':') && level_of(word).is_none() {
+    if word == "[Nest]" {
+        let (_, behind) = behind.split_once(" - ")?;
+        let (ts, used) = record.times.read_any_front(behind)?;
+        return Some((ts, &behind[used..]));
+    }
+    if !word.ends_with(':') && level_of(word).is_none() && !peer_address::is_peer(word) {
         return None;
     }
-    let front = front(behind.trim_start_matches(' '));
-    let (ts, used) = record.times.read_front(front)?;
-    Some((ts, &front[used..]))
+    let behind = behind.trim_start_matches(' ');
+    let front = front(behind);
+    let behind_thread = || behind.strip_prefix('[')?.split_once("] ").map(|(_, rest)| rest);
+    let found = |text: &'a str| record.times.read_front(text).map(|(ts, used)| (ts, &text[used..]));
+    found(front).or_else(|| found(behind_thread()?))
 }
 
 /// The severity of a line whose time is known otherwise.
@@ -101,9 +109,11 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
     }
     // `[ info] ` of Fluent Bit, `[info     ] ` of structlog.
     let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    if let Some((level, _)) = bracketed.filter(|(level, _)| level.trim_ascii().len() < level.len())
-    {
-        return severity::of_word(level.trim_ascii());
+    let padded = bracketed.filter(|(level, _)| level.trim_ascii().len() < level.len());
+    // NLog's `|Warn|`.
+    let barred = text.strip_prefix('|').and_then(|rest| rest.split_once('|'));
+    if let Some(severity) = padded.or(barred).and_then(|(level, _)| level_word(level)) {
+        return Some(severity);
     }
     // `12][error][config] ` of Envoy.
     let first = text::word(text).0;
@@ -111,11 +121,23 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
     if let Some(severity) = chain.find_map(|part| severity_of_part(bare(part))) {
         return Some(severity);
     }
-    if let Some(severity) = severity_before_colon(first) {
+    // BIND's `queries: info: `, Unbound's `unbound[7:0] info: `, Dovecot's `imap-login: Info: `.
+    let is_tag = first.ends_with([':', ']']);
+    let second = text[first.len()..].trim_start().split(' ').next().filter(|_| is_tag);
+    if let Some(severity) =
+        [Some(first), second].into_iter().flatten().find_map(severity_before_colon)
+    {
         return Some(severity);
     }
     let words = text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
-    words.take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text))
+    let found = words.take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text));
+    found.or_else(|| severity::of_postgresql(text))
+}
+
+/// A level between brackets or bars; a number there is a process.
+fn level_word(level: &str) -> Option<&'static str> {
+    let level = level.trim_ascii();
+    severity::of_word(level).filter(|_| !level.starts_with(|digit: char| digit.is_ascii_digit()))
 }
 
 /// The level that a word in lower case with a colon is: winston's `error:`, .NET's `fail:`.

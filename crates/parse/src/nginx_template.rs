@@ -60,7 +60,7 @@ pub(crate) fn format(template: &str, escape: JsonEscape) -> Box<dyn Format> {
 }
 
 /// The matcher of a text format.
-fn text(template: &str, escape: JsonEscape) -> Template {
+pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
     let parts = tokens(template).into_iter().map(|token| match token {
         TemplateToken::Text(text) => TemplatePart::Literal(text.to_owned()),
         TemplateToken::Variable(name) => TemplatePart::Value {

@@ -68,6 +68,21 @@ pub(crate) fn of_php(text: &str) -> Option<&'static str> {
     }
 }
 
+/// The severity of a message of PostgreSQL, which has two blanks behind its own: `… ERROR:  text`.
+pub(crate) fn of_postgresql(text: &str) -> Option<&'static str> {
+    let at = memchr::memmem::find(text.as_bytes(), b":  ")?;
+    let level = text[..at].trim_end_matches(|digit: char| digit.is_ascii_digit());
+    match level.rsplit(|mark: char| !mark.is_ascii_uppercase()).next()? {
+        "LOG" | "INFO" => Some("info"),
+        "NOTICE" => Some("notice"),
+        "WARNING" => Some("warn"),
+        "ERROR" => Some("error"),
+        "FATAL" | "PANIC" => Some("critical"),
+        "DEBUG" => Some("debug"),
+        _ => None,
+    }
+}
+
 /// The severity of MongoDB's letter, with a degree for messages of debugging.
 pub(crate) fn of_mongodb(letter: &str) -> Option<&'static str> {
     match letter {
@@ -101,7 +116,7 @@ pub(crate) fn of_word(word: &str) -> Option<&'static str> {
         b"debug" | b"dbg" | b"dbug" | b"debug1" | b"fine" | b"verbose" | b"vrb" | b"debu"
         | b"7" | b"20" => "debug",
         b"info" | b"information" | b"inf" | b"informational" | b"6" | b"30" => "info",
-        b"notice" | b"note" | b"5" => "notice",
+        b"notice" | b"note" | b"noti" | b"5" => "notice",
         b"warn" | b"warning" | b"wrn" | b"4" | b"40" => "warn",
         b"error" | b"err" | b"eror" | b"erro" | b"severe" | b"3" | b"50" => "error",
         b"crit" | b"critical" | b"fatal" | b"ftl" | b"fata" | b"2" | b"60" | b"dpanic" => {

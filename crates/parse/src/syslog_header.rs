@@ -43,6 +43,8 @@ pub(crate) struct SyslogHeader<'a> {
     pub(crate) message_id: &'a str,
     /// Number of the message on a device of Cisco.
     pub(crate) sequence: &'a str,
+    /// Severity in a word before the tag, without a host.
+    pub(crate) level: &'a str,
     /// Time since the start of a device without a clock.
     pub(crate) uptime: &'a str,
     /// Whether `message` begins with RFC 5424's structured data.
@@ -146,6 +148,12 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
 fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
     let behind = priority_word(behind.trim_start_matches(' '), header);
     let (word, message) = text::word(behind);
+    // `info vpxd[7] text` (VMware).
+    let is_level = matches!(word, "info" | "warning" | "error" | "verbose" | "debug" | "critical");
+    if is_level && word_with_process(message).is_some() {
+        header.level = word;
+        return message;
+    }
     let Some(host) = host(word) else { return behind };
     header.host = host;
     let message = priority_word(message, header);

@@ -1,5 +1,6 @@
 //! The header of a syslog line, put into a record, and what the message itself has in front.
 
+use crate::detectors::is_json;
 use crate::field::Field;
 use crate::record::Record;
 use crate::syslog_header::{HeaderTime, SyslogHeader};
@@ -20,8 +21,12 @@ pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
     let header = SyslogHeader::read(line)?;
     // Firewalls send pairs without a tag, and programs objects.
     let is_pairs = text::word(header.message).0.contains('=');
-    let is_data = is_pairs || header.message.starts_with("{\"");
-    let is_whole = !header.host.is_empty() && (!header.program.is_empty() || is_data);
+    let is_data = is_pairs || is_json(header.message.as_bytes());
+    // Files of dnsmasq have no host.
+    let is_named = !header.host.is_empty()
+        || !header.level.is_empty()
+        || !header.process.is_empty() && line.starts_with(|first: char| first.is_ascii_uppercase());
+    let is_whole = is_named && (!header.program.is_empty() || is_data);
     (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
 }
 
@@ -48,7 +53,8 @@ fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<
         HeaderTime::Clock(reading) => Some(record.times.settle(reading)?),
         HeaderTime::Epoch(digits) => Some(record.times.read(digits)?),
     };
-    record.log.severity = header.severity().and_then(severity::of_syslog);
+    let level = || severity::of_word(header.level);
+    record.log.severity = header.severity().and_then(severity::of_syslog).or_else(level);
     record.log.facility = header.priority.and_then(|number| severity::facility(number / 8));
     record.log.program = Some(header.program).filter(|program| !program.is_empty());
     record.log.process_id = number::integer(header.process);

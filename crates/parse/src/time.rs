@@ -94,7 +94,8 @@ impl TimeReader {
         }
         let whole = |at: &usize| {
             let front = head[..*at].trim_end_matches([',', ':', ';', '-']);
-            let read = epoch(front).filter(|_| front.contains('.')).or_else(|| self.rare(front));
+            let is_epoch = front.contains('.') || front.len() == 10 && text[*at..].starts_with(']');
+            let read = epoch(front).filter(|_| is_epoch).or_else(|| self.rare(front));
             Some((read.filter(|time| self.is_plausible(*time))?, *at))
         };
         ends.iter().rev().find_map(whole)
@@ -125,6 +126,11 @@ impl TimeReader {
         if !(10..=64).contains(&text.len()) {
             return None;
         }
+        // PHP's `20-Nov-2026 12:00:00 Europe/Berlin`.
+        if let Some((clock, name)) = text.rsplit_once(' ').filter(|(_, name)| is_zone_name(name)) {
+            let zone = Zone::parse(name).ok()?;
+            return self.settle_in(&zone, time_written::read(clock)?);
+        }
         if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
             return Some(Micros(timestamp.as_microsecond()));
         }
@@ -136,6 +142,10 @@ impl TimeReader {
 
     /// The instant of a reading; `None` if it is no day of the calendar.
     pub(crate) fn settle(&self, reading: ClockReading) -> Option<Micros> {
+        self.settle_in(&self.zone, reading)
+    }
+
+    fn settle_in(&self, zone: &Zone, reading: ClockReading) -> Option<Micros> {
         let at = |year: i64| {
             let days = days_of_civil([year, reading.month, reading.day]);
             let (next_year, next_month) =
@@ -145,7 +155,7 @@ impl TimeReader {
             }
             let offset = reading
                 .offset_seconds
-                .unwrap_or_else(|| self.zone.offset_seconds(year, &reading, self.observed));
+                .unwrap_or_else(|| zone.offset_seconds(year, &reading, self.observed));
             let seconds = days * 86_400 + reading.second_of_day - offset;
             Some(Micros(seconds * 1_000_000 + reading.micros))
         };
@@ -164,6 +174,12 @@ impl TimeReader {
     }
 }
 
+/// `Europe/Berlin`.
+fn is_zone_name(word: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || b"/_-+".contains(&byte);
+    word.contains('/') && word.bytes().all(is_letter)
+}
+
 /// Whether a clock, an epoch or a TAI64N label may be at the front: most lines have none.
 fn may_be_time(head: &[u8]) -> bool {
     let digits = head.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -171,7 +187,8 @@ fn may_be_time(head: &[u8]) -> bool {
         .windows(3)
         .any(|three| three[1] == b':' && three[0].is_ascii_digit() && three[2].is_ascii_digit());
     let is_packed = digits == 8 && head.get(8) == Some(&b'T');
-    let is_epoch = (9..=11).contains(&digits) && head.get(digits) == Some(&b'.');
+    let is_epoch = (9..=11).contains(&digits) && head.get(digits) == Some(&b'.')
+        || digits == 10 && head.get(digits) == Some(&b']');
     has_clock || is_packed || is_epoch || head.starts_with(b"@4")
 }
 

@@ -159,19 +159,23 @@ pub(crate) fn iso(bytes: &[u8]) -> TimeMatch {
     day(reading, cursor.at)
 }
 
-/// `20/Nov/2026:12:00:00 +0000` (common log format), `20/Nov/2026:12:00:00.123` (HAProxy, no zone).
+/// `20/Nov/2026:12:00:00 +0000` (common log format), `20/Nov/2026:12:00:00.123` (HAProxy, no zone),
+/// `20/Nov/2026:12:00:00 CET` (WEBrick), `11/20/2026:12:00:00 +0000` (cPanel).
 pub(crate) fn common_log(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
-    let day_of_month = cursor.digits(2)?;
+    let first = cursor.digits(2)?;
     cursor.skip(b'/')?;
-    let month = cursor.month()?;
+    let (month, day_of_month) = match cursor.digits(2) {
+        Some(second) => (first, second),
+        None => (cursor.month()?, first),
+    };
     cursor.skip(b'/')?;
     let year = Some(cursor.digits(4)?);
     cursor.skip(b':')?;
     let second_of_day = cursor.clock()?;
     let micros = cursor.fraction();
     let end = cursor.at;
-    let offset_seconds = cursor.skip(b' ').and_then(|()| cursor.zone());
+    let offset_seconds = cursor.spaced_zone();
     let used = if offset_seconds.is_some() { cursor.at } else { end };
     day(
         ClockReading { year, month, day: day_of_month, second_of_day, micros, offset_seconds },

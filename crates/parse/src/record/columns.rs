@@ -10,10 +10,16 @@ use crate::{number, peer_address, request_line, severity, upstream_list};
 impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.
     pub(crate) fn settle(&mut self, kind: RowKind) {
+        // Lograge's duration, in Rails, is in milliseconds.
+        let is_lograge = !self.is_free(Field::DurationText)
+            && ["controller", "action"].iter().all(|key| self.text(key).is_some());
         let pairs = std::mem::take(&mut self.pairs);
         let late = pairs.iter().filter(|pair| pair.field.is_late());
         for pair in pairs.iter().filter(|pair| !pair.field.is_late()).chain(late) {
             let is_taken = match kind {
+                RowKind::Request if is_lograge && pair.field == Field::DurationText => {
+                    self.take_request(&NamedText { field: Field::DurationMillis, ..*pair })
+                }
                 RowKind::Request => self.take_request(pair),
                 RowKind::Log => self.take_log(pair),
             };
