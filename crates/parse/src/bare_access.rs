@@ -30,8 +30,10 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         gin(line, record)
     } else if line.starts_with("[pid: ") {
         uwsgi(line, record)
-    } else if line.contains(" - ") && line.contains(" ms") {
+    } else if memchr::memmem::find(line.as_bytes(), b" ms").is_some() && line.contains(" - ") {
         morgan(line, record)
+    } else if memchr::memchr(b'"', line.as_bytes()).is_none() {
+        return None;
     } else {
         quoted(line, record)
     };

@@ -228,8 +228,8 @@ impl<'a> TailValues<'a> {
             let product = text::word(value).0;
             !product.contains(':') && !product.starts_with('/') && product.contains('/')
         };
-        let (referer, user_agent) = match referer.filter(is_agent) {
-            Some(agent) if user_agent.is_none() => (None, Some(agent)),
+        let (referer, user_agent) = match user_agent {
+            None if referer.as_ref().is_some_and(is_agent) => (None, referer),
             _ => (referer, user_agent),
         };
         Self { numbers, referer, user_agent, rest }

@@ -14,7 +14,10 @@ const MAX_PARTS: usize = 5;
 /// The line as a JSON object with the keys that zap's JSON encoder writes; `None` if it is not in
 /// this format.
 pub(crate) fn as_json<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
-    let at = line.find("\t{").filter(|_| line.ends_with('}'))?;
+    if !line.ends_with('}') {
+        return None;
+    }
+    let at = line.find("\t{")?;
     let (head, object) = (&line[..at], &line[at + 1..]);
     let parts: Vec<&str> = head.split('\t').collect();
     let [time, level, between @ .., message] = parts.as_slice() else { return None };

@@ -14,6 +14,8 @@ use crate::severity;
 const MAX_NAME_BYTES: usize = 80;
 /// Longest time.
 const MAX_TIME_BYTES: usize = 36;
+/// Length of a time in nanoseconds.
+const NANOS_BYTES: usize = "2026-11-20T12:00:00.123456789Z".len();
 
 /// A line behind a prefix.
 pub(crate) struct PrefixedLine<'a> {
@@ -24,6 +26,9 @@ pub(crate) struct PrefixedLine<'a> {
 
 /// Splits a line; `None` if it has no such prefix.
 pub(crate) fn split<'a>(line: &'a str, record: &mut Record<'a>) -> Option<PrefixedLine<'a>> {
+    if !may_be_prefixed(line.as_bytes()) {
+        return None;
+    }
     // Compose erases the line before it writes one.
     let line = line.strip_prefix("\u{1b}[2K").unwrap_or(line);
     let mut found = match named(line) {
@@ -39,6 +44,22 @@ pub(crate) fn split<'a>(line: &'a str, record: &mut Record<'a>) -> Option<Prefix
     }
     let is_line = found.is_certain || !found.entry.text.trim_ascii().is_empty();
     (is_line && found.entry.text.len() < line.len()).then_some(found)
+}
+
+/// A cheap test, since every line of text is tried.
+fn may_be_prefixed(line: &[u8]) -> bool {
+    match line {
+        [b'a'..=b'z' | b'\x1b', ..] => {
+            memchr::memchr(b'|', &line[..line.len().min(MAX_NAME_BYTES)]).is_some()
+        }
+        [b'[', b'p', b'o', b'd', b'/', ..] => true,
+        [b'0'..=b'9', _, _, _, _, _, _, _, _, _, b'T', ..] => {
+            let head = &line[..line.len().min(MAX_TIME_BYTES)];
+            line.get(NANOS_BYTES - 1) == Some(&b'Z')
+                || memchr::memchr(b' ', head).is_some_and(|at| line.get(at + 1) == Some(&b'{'))
+        }
+        _ => false,
+    }
 }
 
 /// `web-1  | text`.
@@ -77,6 +98,6 @@ fn stamped(line: &str) -> Option<(&str, &str)> {
     let is_time = head.get(10) == Some(&b'T') && head[0].is_ascii_digit();
     let at = memchr::memchr(b' ', head).filter(|_| is_time)?;
     let (time, text) = (&line[..at], &line[at + 1..]);
-    let is_nanos = time.len() == "2026-11-20T12:00:00.123456789Z".len() && time.ends_with('Z');
+    let is_nanos = time.len() == NANOS_BYTES && time.ends_with('Z');
     (is_nanos || is_json(text.as_bytes())).then_some((time, text))
 }

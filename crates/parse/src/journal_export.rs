@@ -53,8 +53,11 @@ fn verbose<'a>(
     contained: &mut ContainedFormat,
     record: &mut Record<'a>,
 ) -> Option<RowKind> {
+    if text.as_bytes().get(8) != Some(&b'-') {
+        return None;
+    }
     let (head, fields) = text.split_once("\n    ")?;
-    let (time, _) = head.split_once(" [s=").filter(|_| head.as_bytes().get(8) == Some(&b'-'))?;
+    let (time, _) = head.split_once(" [s=")?;
     record.ts = Some(record.times.read(time.get(4..)?)?);
     let mut start = 0;
     while start < fields.len() {

@@ -73,7 +73,8 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
         let (ts, used) = record.times.read_any_front(behind)?;
         return Some((ts, &behind[used..]));
     }
-    if !word.ends_with(':') && level_of(word).is_none() && !peer_address::is_peer(word) {
+    let is_client = || word.contains(['.', ':']) && peer_address::is_peer(word);
+    if !word.ends_with(':') && level_of(word).is_none() && !is_client() {
         return None;
     }
     let behind = behind.trim_start_matches(' ');

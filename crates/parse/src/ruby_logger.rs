@@ -8,7 +8,10 @@ use crate::severity;
 
 /// The message, with what is before it; `None` if a line does not begin so.
 pub(crate) fn split<'a>(line: &'a str, record: &mut Record<'a>) -> Option<Envelope<'a>> {
-    let (time, rest) = line.get(1..)?.strip_prefix(", [")?.split_once(" #")?;
+    if line.as_bytes().get(1..4)? != b", [" {
+        return None;
+    }
+    let (time, rest) = line.get(4..)?.split_once(" #")?;
     let (process, rest) = rest.split_once("] ")?;
     let (level, rest) = rest.trim_start_matches(' ').split_once(" -- ")?;
     let (program, mut text) = rest.split_once(": ")?;

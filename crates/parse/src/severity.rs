@@ -70,7 +70,8 @@ pub(crate) fn of_php(text: &str) -> Option<&'static str> {
 
 /// The severity of a message of PostgreSQL, which has two blanks behind its own: `… ERROR:  text`.
 pub(crate) fn of_postgresql(text: &str) -> Option<&'static str> {
-    let at = memchr::memmem::find(text.as_bytes(), b":  ")?;
+    let bytes = text.as_bytes();
+    let at = memchr::memchr_iter(b':', bytes).find(|at| bytes[at + 1..].starts_with(b"  "))?;
     let level = text[..at].trim_end_matches(|digit: char| digit.is_ascii_digit());
     match level.rsplit(|mark: char| !mark.is_ascii_uppercase()).next()? {
         "LOG" | "INFO" => Some("info"),
