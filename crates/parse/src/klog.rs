@@ -28,33 +28,3 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.attr(["code_location", place]);
     Some(())
 }
-
-#[cfg(test)]
-mod tests {
-    use expect_test::expect;
-    use weir_tables::LogFormat;
-
-    use crate::check::check_format;
-
-    #[test]
-    fn klog_lines_are_read_and_similar_lines_are_not() {
-        check_format(
-            LogFormat::Auto,
-            "E1120 11:59:59.123456      12 controller.go:34] sync failed: \"x\"\nI1320 11:59:59.1 12 a.go:1] no such month\nInfo about [x] y\n",
-            expect![[r#"
-                log
-                  ts: 2026-11-20T11:59:59.123456Z
-                  process_id: 12
-                  severity: error
-                  body: sync failed: "x"
-                  attrs: {code_location: controller.go:34}
-                log
-                  ts: 2026-11-20T12:00:00Z
-                  body: I1320 11:59:59.1 12 a.go:1] no such month
-                log
-                  ts: 2026-11-20T12:00:00Z
-                  body: Info about [x] y
-            "#]],
-        );
-    }
-}

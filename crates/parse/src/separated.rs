@@ -30,6 +30,8 @@ struct SeparatedSpec {
     is_w3c: bool,
     /// Names of the values; empty if the first line names them.
     columns: Vec<String>,
+    /// How many of the last columns a line may lack: older versions of its program have fewer.
+    optional_count: usize,
 }
 
 /// Default columns of IIS.
@@ -37,7 +39,7 @@ const W3C_COLUMNS: &str = "date time s-ip cs-method cs-uri-stem cs-uri-query s-p
      cs(Referer) sc-status sc-substatus sc-win32-status time-taken";
 
 /// Keys in `[parse]`.
-pub(crate) const KEYS: &[&str] = &["columns", "delimiter"];
+pub(crate) const KEYS: &[&str] = &["columns", "delimiter", "optional_columns"];
 
 pub(crate) fn read_csv(
     _library: &PatternLibrary,
@@ -59,7 +61,13 @@ pub(crate) fn read_w3c(
     _section: &Section<'_>,
 ) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
     let columns = W3C_COLUMNS.split_whitespace().map(str::to_owned).collect();
-    Ok(Arc::new(SeparatedSpec { delimiter: b' ', is_quoted: false, is_w3c: true, columns }))
+    Ok(Arc::new(SeparatedSpec {
+        delimiter: b' ',
+        is_quoted: false,
+        is_w3c: true,
+        columns,
+        optional_count: 0,
+    }))
 }
 
 impl SeparatedSpec {
@@ -72,14 +80,27 @@ impl SeparatedSpec {
                 "",
             ));
         };
-        let columns: Vec<String> =
+        let mut columns: Vec<String> =
             section.texts("columns")?.into_iter().map(str::to_owned).collect();
+        let optional = section.texts("optional_columns")?;
+        if columns.is_empty() && !optional.is_empty() {
+            let message = "`optional_columns` needs `columns`";
+            return Err(section.problem("optional_columns", message, ""));
+        }
+        let optional_count = optional.len();
+        columns.extend(optional.into_iter().map(str::to_owned));
         let mut seen = HashSet::new();
         if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
             let message = format!("the column `{twice}` is listed twice");
             return Err(section.problem("columns", message, ""));
         }
-        Ok(Self { delimiter: *delimiter, is_quoted: !is_tsv, is_w3c: false, columns })
+        Ok(Self {
+            delimiter: *delimiter,
+            is_quoted: !is_tsv,
+            is_w3c: false,
+            columns,
+            optional_count,
+        })
     }
 }
 
@@ -167,11 +188,12 @@ impl SeparatedReader {
         if values.iter().eq(self.columns.iter()) {
             return Ok(None);
         }
-        if values.len() != self.columns.len() {
+        let most = self.columns.len();
+        if !(most - self.spec.optional_count..=most).contains(&values.len()) {
             return Err(LineFault::no_match(format!(
                 "{} values, but {} columns",
                 values.len(),
-                self.columns.len()
+                most
             )));
         }
         Ok(Some(values))
