@@ -87,7 +87,7 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
 /// The severity of a line whose time is known otherwise.
 pub(crate) fn severity_of(line: &str, record: &Record<'_>) -> Option<&'static str> {
     let front = front(line);
-    let used = record.times.read_front(front).map_or(0, |(_, used)| used);
+    let used = record.times.read_any_front(front).map_or(0, |(_, used)| used);
     severity_at_front(&front[used..])
 }
 
@@ -177,6 +177,10 @@ fn level_of(word: &str) -> Option<&'static str> {
     // Telegraf's.
     if let [b'E' | b'W' | b'I' | b'D', b'!'] = word.as_bytes() {
         return severity::of_mongodb(&word[..1]);
+    }
+    // Stunnel's `LOG3[28228:1]:`.
+    if let [b'L', b'O', b'G', digit @ b'0'..=b'7', b'[', ..] = word.as_bytes() {
+        return severity::of_syslog(i64::from(digit - b'0'));
     }
     let bare = bare(word);
     let word = word.strip_suffix(':').filter(|word| word.ends_with(']')).unwrap_or(word);

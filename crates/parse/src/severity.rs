@@ -10,9 +10,15 @@ pub(crate) fn of_syslog(number: i64) -> Option<&'static str> {
     usize::try_from(number).ok().and_then(|index| SYSLOG_SEVERITIES.get(index).copied())
 }
 
-/// The priority that `auth.crit` is, also in brackets (`[auth.crit]`, `<auth.crit>`).
+/// The priority that `auth.crit` is, also in brackets (`[auth.crit]`, `<auth.crit>`), or in numbers
+/// (`<4.2>`).
 pub(crate) fn priority_of_word(word: &str) -> Option<i64> {
     let bare = word.trim_matches(['[', ']', '<', '>']);
+    if let Some((name, level)) = bare.split_once('.').filter(|_| word.starts_with('<'))
+        && let (Ok(name @ 0..24), Ok(level @ 0..8)) = (name.parse::<i64>(), level.parse::<i64>())
+    {
+        return Some(name * 8 + level);
+    }
     bare.split_once('.').and_then(|(name, level)| priority_of(name, level))
 }
 
