@@ -16,6 +16,8 @@ use crate::glob;
 
 const DEPTH_LIMIT: usize = 16;
 const FILE_LIMIT: usize = 2000;
+/// Fewest letters in the glob of a log that is written by date, so that it matches no other files.
+const MIN_NAME_LETTERS: usize = 3;
 
 /// Paths of distributions: server root, configuration.
 const DEFAULT_PATHS: &[(&str, &str)] = &[
@@ -285,7 +287,8 @@ impl ApacheConfigReader<'_> {
     fn finish(mut self) {
         for log in std::mem::take(&mut self.logs) {
             let format = if log.is_error { LogFormat::ApacheError } else { self.format(&log) };
-            let target = log.target.as_str();
+            let rotated = rotated_files(&log.target);
+            let target = rotated.as_deref().unwrap_or(&log.target);
             if target == "/dev/null" {
                 continue;
             }
@@ -365,6 +368,49 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// The files that `rotatelogs` or `cronolog` writes for a piped log, as a path or a glob; `None` for
+/// another program, and where directories have dates.
+///
+/// Sources: rotatelogs(8), cronolog(1). A path without a date gets the second at which it begins.
+fn rotated_files(target: &str) -> Option<String> {
+    let command = words(target.strip_prefix('|')?.trim_start_matches(['|', '$']));
+    let (program, arguments) = command.split_first()?;
+    let is_rotatelogs = match program.rsplit('/').next()? {
+        "rotatelogs" | "rotatelogs2" => true,
+        "cronolog" => false,
+        _ => return None,
+    };
+    let with_value = if is_rotatelogs { "Lp" } else { "HSPlxpdz" };
+    let (mut arguments, mut is_kept) = (arguments.iter(), false);
+    let path = loop {
+        let word = arguments.next()?;
+        let Some(flag) = word.strip_prefix('-') else { break word };
+        match flag {
+            // A list of files that is written in turn.
+            "n" => return None,
+            "t" => is_kept = true,
+            _ if flag.len() == 1 && with_value.contains(flag) => {
+                arguments.next();
+            }
+            _ => {}
+        }
+    };
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut parts = name.split('%');
+    let mut glob = parts.next()?.to_owned();
+    for part in parts {
+        glob.push('*');
+        glob.push_str(part.get(1..)?);
+    }
+    if glob == name && is_rotatelogs && !is_kept {
+        glob.push_str(".*");
+    }
+    let literal = glob.bytes().filter(|byte| byte.is_ascii_alphanumeric()).count();
+    let slash = if directory.is_empty() && !path.starts_with('/') { "" } else { "/" };
+    (!directory.contains('%') && literal >= MIN_NAME_LETTERS)
+        .then(|| format!("{directory}{slash}{glob}"))
+}
+
 /// Address and port of `Listen [ADDRESS:]PORT`.
 fn listen_address(argument: &str) -> (Option<String>, Option<i64>) {
     let (address, port) = argument.rsplit_once(':').unwrap_or(("0.0.0.0", argument));
@@ -388,6 +434,24 @@ mod tests {
         assert_eq!(words("a 'b c'  d"), ["a", "b c", "d"]);
         assert_eq!(words("a \"never closed"), ["a", "never closed"]);
         assert_eq!(words("a \"é"), ["a", "é"]);
+    }
+
+    #[test]
+    fn piped_logs_are_files_by_date() {
+        for (target, files) in [
+            ("|/usr/bin/rotatelogs /var/log/a_log 86400", Some("/var/log/a_log.*")),
+            ("||bin/rotatelogs -l logs/access.%Y%m%d 86400 60", Some("logs/access.***")),
+            ("|$/usr/sbin/rotatelogs -L link -f '/l g/a-%Y.log' 5M", Some("/l g/a-*.log")),
+            ("|/usr/sbin/rotatelogs -t /var/log/a_log 86400", Some("/var/log/a_log")),
+            ("|/usr/sbin/rotatelogs -n 5 /var/log/a_log 1M", None),
+            ("|/usr/sbin/cronolog -l /l/a /l/access-%Y.%m.%d.log", Some("/l/access-*.*.*.log")),
+            ("|/usr/sbin/cronolog /l/%Y/%m/access.log", None),
+            ("|/usr/bin/rotatelogs /l/%Y%m%d 86400", None),
+            ("|/usr/bin/logger -t apache", None),
+            ("/var/log/access_log", None),
+        ] {
+            assert_eq!(rotated_files(target).as_deref(), files, "{target}");
+        }
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn apache_as_debian_sets_it_up() {
         LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\"\" combined\n\
         LogFormat \"%v:%p %h %D\" own\nIncludeOptional sites-enabled/*.conf\n";
     let site = "<VirtualHost *:80>\n  CustomLog ${APACHE_LOG_DIR}/access.log combined\n\
-        CustomLog \"|/usr/bin/rotatelogs /x 86400\" common\n  CustomLog ${APACHE_LOG_DIR}/own.log \\\n  own env=!x\n</VirtualHost>\n";
+        CustomLog \"|/usr/bin/rotatelogs /x/log.%Y 86400\" common\n  CustomLog \"|/usr/bin/logger -t a\" common\n  CustomLog ${APACHE_LOG_DIR}/own.log \\\n  own env=!x\n</VirtualHost>\n";
     check(
         &[
             ("/etc/apache2/apache2.conf", main),
@@ -269,7 +269,8 @@ fn apache_as_debian_sets_it_up() {
         expect![[r#"
             /var/log/apache2/error.log apache ApacheError (/etc/apache2/apache2.conf:3)
             /var/log/apache2/access.log apache Combined (/etc/apache2/sites-enabled/000-default.conf:2)
-            /var/log/apache2/own.log apache ApacheTemplate { template: "%v:%p %h %D" } (/etc/apache2/sites-enabled/000-default.conf:4)
+            /x/log.* apache Combined (/etc/apache2/sites-enabled/000-default.conf:3)
+            /var/log/apache2/own.log apache ApacheTemplate { template: "%v:%p %h %D" } (/etc/apache2/sites-enabled/000-default.conf:5)
             /etc/apache2/apache2.conf:1  | Timeout 300
             /etc/apache2/apache2.conf:2  | KeepAlive On
             /etc/apache2/apache2.conf:3  | ErrorLog /var/log/apache2/error.log
@@ -278,9 +279,10 @@ fn apache_as_debian_sets_it_up() {
             /etc/apache2/apache2.conf:5  | LogFormat %h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i" combined
             /etc/apache2/apache2.conf:6  | LogFormat %v:%p %h %D own
             /etc/apache2/sites-enabled/000-default.conf:2 VirtualHost *:80 | CustomLog /var/log/apache2/access.log combined
-            /etc/apache2/sites-enabled/000-default.conf:3 VirtualHost *:80 | CustomLog |/usr/bin/rotatelogs /x 86400 common
-            /etc/apache2/sites-enabled/000-default.conf:4 VirtualHost *:80 | CustomLog /var/log/apache2/own.log own env=!x
-            ! /etc/apache2/sites-enabled/000-default.conf:3: cannot follow `|/usr/bin/rotatelogs /x 86400`: it goes to another program; name the files with `weir up --tail GLOB`"#]],
+            /etc/apache2/sites-enabled/000-default.conf:3 VirtualHost *:80 | CustomLog |/usr/bin/rotatelogs /x/log.%Y 86400 common
+            /etc/apache2/sites-enabled/000-default.conf:4 VirtualHost *:80 | CustomLog |/usr/bin/logger -t a common
+            /etc/apache2/sites-enabled/000-default.conf:5 VirtualHost *:80 | CustomLog /var/log/apache2/own.log own env=!x
+            ! /etc/apache2/sites-enabled/000-default.conf:4: cannot follow `|/usr/bin/logger -t a`: it goes to another program; name the files with `weir up --tail GLOB`"#]],
     );
 }
 
