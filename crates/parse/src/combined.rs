@@ -156,7 +156,7 @@ fn behind_logger(head: &str) -> (&str, &str) {
     let Some(before) = head.strip_suffix(" - -") else { return ("", head) };
     let Some((words, address)) = before.rsplit_once(' ') else { return ("", head) };
     let is_logger = words.starts_with('[') || words.contains(' ');
-    if is_logger && !words.contains(',') && peer_address::is_peer(address) {
+    if is_logger && !words.ends_with(',') && peer_address::is_peer(address) {
         return (words, &head[words.len() + 1..]);
     }
     ("", head)

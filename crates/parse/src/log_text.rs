@@ -73,8 +73,11 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
         let (ts, used) = record.times.read_any_front(behind)?;
         return Some((ts, &behind[used..]));
     }
+    let number = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    // A process, as NATS writes it.
+    let is_process = number.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     let is_client = || word.contains(['.', ':']) && peer_address::is_peer(word);
-    if !word.ends_with(':') && level_of(word).is_none() && !is_client() {
+    if !word.ends_with(':') && level_of(word).is_none() && !is_process && !is_client() {
         return None;
     }
     let behind = behind.trim_start_matches(' ');
@@ -105,6 +108,8 @@ fn front(line: &str) -> &str {
 /// case.
 fn severity_at_front(text: &str) -> Option<&'static str> {
     let text = text.trim_start_matches([']', ' ']);
+    // PHP-FPM's, for what PHP wrote.
+    let text = text.strip_prefix("NOTICE: PHP message: ").unwrap_or(text);
     if let Some(severity) = severity::of_php(text) {
         return Some(severity);
     }
@@ -198,6 +203,10 @@ fn level_of(word: &str) -> Option<&'static str> {
 fn severity_of_letter(text: &str) -> Option<&'static str> {
     let mut words = text.split_ascii_whitespace();
     let (level, component, context) = (words.next()?, words.next()?, words.next()?);
+    // Old etcd's `W | `, Gluster's `E [MSGID: 1] `.
+    if component == "|" || component == "[MSGID:" {
+        return severity::of_mongodb(level);
+    }
     let is_component =
         component.bytes().all(|byte| byte.is_ascii_uppercase() || b"-_".contains(&byte));
     if !is_component || !context.starts_with('[') {

@@ -12,6 +12,7 @@
 //! ```
 
 use crate::number;
+use crate::peer_address;
 use crate::text;
 use crate::time_forms::{self, ClockReading};
 use crate::zone;
@@ -277,6 +278,8 @@ fn tag(text: &str) -> Option<TagParts<'_>> {
     let fits = (1..=MAX_TAG_BYTES).contains(&program.len())
         && process.len() <= MAX_TAG_BYTES
         && tag.bytes().all(|byte| byte.is_ascii_graphic() && !b"=\"{<".contains(&byte))
+        // A balancer's client with its port.
+        && !(program.contains('.') && peer_address::is_address(program))
         && !program.contains('[');
     let message = message.strip_prefix(' ').unwrap_or(message);
     fits.then_some(TagParts { program, process, message })

@@ -136,7 +136,14 @@ impl TimeReader {
         }
         match tai64::read(text) {
             Some(time) => Some(time),
-            None => time_written::read(text).and_then(|reading| self.settle(reading)),
+            None => {
+                let time = |text: &str| self.settle(time_written::read(text)?);
+                // Spark's `26/11/20`, where others have `20/11/26`: the nearer one.
+                let is_short = matches!(text.as_bytes(), [_, _, b'/', _, _, b'/', _, _, b' ', ..]);
+                let year_first = if is_short { time(&format!("20{text}")) } else { None };
+                let times = year_first.into_iter().chain(time(text));
+                times.min_by_key(|time| (time.0 - self.near.0).abs())
+            }
         }
     }
 

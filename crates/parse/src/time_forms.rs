@@ -74,10 +74,17 @@ impl ByteCursor<'_> {
             .then(|| hour * 3600 + minute * 60 + second.min(59))
     }
 
-    /// `.123` or `,123` in microseconds; 0 without a fraction. Digits after the sixth are dropped.
+    /// `.123`, `,123` or `:123` in microseconds; 0 without a fraction. Digits after the sixth are
+    /// dropped.
     fn fraction(&mut self) -> i64 {
-        let is_fraction = matches!(self.peek(), Some(b'.' | b','))
-            && self.bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit);
+        let is_fraction = match self.peek() {
+            Some(b'.' | b',') => self.bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit),
+            Some(b':') => {
+                let behind = self.bytes.get(self.at + 1..).unwrap_or_default();
+                behind.iter().take_while(|byte| byte.is_ascii_digit()).count() == 3
+            }
+            _ => false,
+        };
         if !is_fraction {
             return 0;
         }

@@ -83,8 +83,12 @@ impl<'t> TimeParts<'t> {
         let mut parts = clock.split(':');
         let mut part = || parts.next().map(|part| part.parse::<i64>().ok());
         let (hour, minute, second) = (part()??, part()??, part().unwrap_or(Some(0))?);
-        if part().is_some() {
-            return None;
+        // WebSphere's `12:00:00:123`.
+        if let Some(millis) = part() {
+            let is_last = part().is_none() && clock.rsplit(':').next()?.len() == 3;
+            let micros = millis.filter(|_| is_last)? * 1000;
+            self.set_clock([hour, minute, second], micros)?;
+            return Some(clock.len());
         }
         let fraction = match text[clock.len()..].strip_prefix(['.', ',']) {
             Some(rest) => leading(rest, |byte| byte.is_ascii_digit()),
