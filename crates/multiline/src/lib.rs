@@ -83,8 +83,8 @@ impl Multiline {
         Self { max_bytes, is_for_reader: true, ..Self::new(EventRule::Container) }
     }
 
-    /// The rule for a log that begins with `head`, if a container runtime writes it, or
-    /// `journalctl -o export` or `-o verbose`.
+    /// The rule for a log that begins with `head`, if a container runtime writes it,
+    /// `journalctl -o export` or `-o verbose`, or `varnishlog`.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if line.starts_with(b"__CURSOR=") {
@@ -93,6 +93,10 @@ impl Multiline {
         // `journalctl -o verbose`: `Fri 2026-11-20 12:00:00.123456 UTC [s=1;i=2]`.
         if line.get(8) == Some(&b'-') && memchr::memmem::find(line, b" [s=").is_some() {
             return Self::preset("indent");
+        }
+        // A transaction of `varnishlog`.
+        if line.starts_with(b"*   << ") {
+            return Self::with_start(r"^\*+ +<< ").ok();
         }
         // The end of a long line may be missing.
         let is_docker = line.starts_with(br#"{"log":""#);
@@ -574,6 +578,13 @@ mod tests {
         let head = "Fri 2026-11-27 20:50:00.123456 UTC [s=1;i=2]\n";
         let text = format!("{head}    MESSAGE=x\n            y\n===\n{head}    MESSAGE=z\n");
         check(&Multiline::of_head(text.as_bytes()).unwrap(), &text);
+    }
+
+    #[test]
+    fn transactions_of_varnishlog_are_events() {
+        let text = "*   << Request  >> 2\n-   Begin          req 1 rxreq\n-   End\n===\n\
+            **  << BeReq    >> 3\n--  End\n\n===\n*   << Request  >> 5\n-   End\n";
+        check(&Multiline::of_head(text.as_bytes()).unwrap(), text);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     record.log.body = line;
-    if redis(line, record).is_some() {
+    if redis(line, record).or_else(|| varnish(line, record)).is_some() {
         return;
     }
     let front = front(line);
@@ -55,6 +55,15 @@ fn redis(line: &str, record: &mut Record<'_>) -> Option<()> {
         _ => return None,
     };
     (record.ts, record.log.severity) = (Some(ts), Some(severity));
+    Some(())
+}
+
+/// A transaction of `varnishlog`, `**  << BeReq    >> 3`, whose first time is in `Start: 1795176000.1`.
+fn varnish(line: &str, record: &mut Record<'_>) -> Option<()> {
+    let behind = line.strip_prefix('*')?.trim_start_matches(['*', ' ']).strip_prefix("<< ")?;
+    let start = behind.split_once("Start: ").map(|(_, rest)| text::word(rest).0);
+    record.ts = start.and_then(|time| record.times.read(time));
+    record.log.program = Some("varnishd");
     Some(())
 }
 

@@ -200,3 +200,21 @@ fn verbose_entries_of_the_journal_are_rows() {
     let ts = Some("2026-11-27T20:50:01.000000Z");
     assert_eq!(values(1), [ts, Some("nginx"), None, None, None, Some("/a"), None]);
 }
+
+/// `varnishlog` of Varnish 7.1: a transaction is one row and no request, whatever its headers hold.
+#[test]
+fn transactions_of_varnishlog_are_rows() {
+    let text = "*   << Request  >> 32770\n-   Begin          req 32769 rxreq\n\
+        -   Timestamp      Start: 1795812600.123456 0.000000 0.000000\n\
+        -   ReqHeader      X: 192.0.2.1 - - [27/Nov/2026:20:50:01 +0000] \"GET /a HTTP/1.1\" 200 5\n";
+    let mut out = ParsedRows::default();
+    let ends = [text.len()];
+    parser(LogFormat::Auto).parse_events(text.as_bytes(), &ends, 0, OBSERVED, &mut out);
+    let rows = RowText::all(&out.finish());
+    assert_eq!((rows.len(), rows[0].table), (1, "log"));
+    assert_eq!(rows[0].get("ts"), Some("2026-11-27T20:50:00.123456Z"));
+    assert_eq!(
+        (rows[0].get("program"), rows[0].get("body")),
+        (Some("varnishd"), Some(text.trim_end()))
+    );
+}
