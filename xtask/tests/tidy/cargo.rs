@@ -95,6 +95,7 @@ const HEAVY: &[(&str, &[&str])] = &[
     ("tonic", &["weir-sql"]),
     ("rskafka", &["weir-outputs"]),
     ("hyper", &["weir-edge"]),
+    ("h2", &["weir-edge"]),
     ("aya", &["weir-ebpf"]),
 ];
 

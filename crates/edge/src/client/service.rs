@@ -86,7 +86,11 @@ pub(crate) fn handle(
     };
     let request = Request::from_parts(parts, body);
     let mut exchange = Exchange::new(Rc::clone(session), pool, record, request);
-    ResponseFuture::Pending(Box::pin(async move { finished(exchange.run().await, closes) }))
+    ResponseFuture::Pending(Box::pin(async move {
+        let response = exchange.run().await;
+        let closes = closes || exchange.breaks_upload(response.status());
+        finished(response, closes)
+    }))
 }
 
 /// Answers a request with `Max-Forwards: 0`. TRACE is refused: a reflected request may hold secrets.

@@ -304,6 +304,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> OddFields {
     odd
 }
 
+/// Whether `Connection` says that this message is the last one.
+pub(crate) fn says_close(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("close"))
+}
+
 /// Removes `Connection` and the fields that it names.
 fn remove_named(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers

@@ -79,6 +79,8 @@ pub(crate) struct Exchange {
     is_connect: bool,
     route: RouteKey,
     tried: Vec<Arc<Backend>>,
+    /// Whether the next attempt opens a connection, because a pooled one was stale.
+    needs_fresh: bool,
 }
 
 /// Why an attempt produced no response head.
@@ -142,6 +144,7 @@ impl Exchange {
             on_upgrade,
             is_connect,
             tried: Vec::new(),
+            needs_fresh: false,
         }
     }
 
@@ -168,6 +171,13 @@ impl Exchange {
             backend.totals.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.tried.push(backend);
         }
+    }
+
+    /// Whether the edge will close the client's connection because a response that is no success came
+    /// before the end of the request's body (RFC 9112 §9.3). Streams in both directions go on.
+    pub(crate) fn breaks_upload(&self, status: StatusCode) -> bool {
+        let is_stream = status.is_success() || status.is_informational();
+        !is_stream && !self.session.conn.is_h2 && self.session.conn.is_body_left()
     }
 
     /// Finds a slot at a backend, queueing while all are full; returns it with the current time.
@@ -221,13 +231,14 @@ impl Exchange {
         let backend = &slot.backend;
         self.begin_try(backend, now);
         let is_reusable = self.pool.settings.proxy_header == ProxyHeader::Off;
-        let reused = if is_reusable {
+        let needs_fresh = std::mem::take(&mut self.needs_fresh) && !backend.protocol.is_h2();
+        let reused = if is_reusable && !needs_fresh {
             let idle = self.session.worker.take_idle(backend, now, &self.pool.settings);
             idle.filter(|idle| idle.takes_many_fields || !self.pool.has_many_fields())
         } else {
             None
         };
-        let is_reused = reused.is_some();
+        let idle_for = reused.as_ref().map(|idle| now.since(idle.idle_since));
         let mut upstream = match reused {
             Some(upstream) => upstream,
             None if backend.protocol.is_h2() && is_reusable => {
@@ -244,12 +255,20 @@ impl Exchange {
         let now = MonoTime::now();
         match result {
             Ok(response) => {
+                if let Some(age) = idle_for.filter(|_| self.may_repeat && ends_idling(&response)) {
+                    backend.record_idle_close(now, age);
+                    self.needs_fresh = true;
+                    return Err(AttemptError {
+                        failure: RequestFailure::EmptyAnswer,
+                        may_move: true,
+                    });
+                }
                 let took = now.since(self.try_started());
                 self.pool.record_response(backend, self.route, now, took);
                 deadline.extend(now);
                 Ok(ResponseHead { response, upstream, slot, deadline, now })
             }
-            Err(error) => Err(self.assess(error, backend, is_reused)),
+            Err(error) => Err(self.assess(error, backend, idle_for.is_some())),
         }
     }
 
@@ -372,6 +391,7 @@ impl Exchange {
         }
         // A stale connection says nothing about the backend, and a stall was already counted.
         let is_stale = is_reused && failure == RequestFailure::EmptyAnswer;
+        self.needs_fresh |= is_stale;
         let is_counted = failure == RequestFailure::BackendStalled;
         let settings = &self.pool.settings;
         if !is_stale && !is_counted && backend.record_failure(MonoTime::now(), settings) {
@@ -493,12 +513,21 @@ impl SendErrorCause {
 }
 
 /// Whether a stream was refused, or is behind the last one that a connection serves before it closes.
-/// hyper gives the reason as text only.
 fn is_refusal(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    ["stream error received: refused stream", "connection error received: not a result of an error"]
-        .iter()
-        .any(|reason| source.starts_with(reason))
+    let source = std::error::Error::source(error).and_then(|one| one.downcast_ref::<h2::Error>());
+    let Some(error) = source.filter(|error| error.is_remote()) else { return false };
+    match error.reason() {
+        Some(h2::Reason::REFUSED_STREAM) => error.is_reset(),
+        Some(h2::Reason::NO_ERROR) => error.is_go_away(),
+        _ => false,
+    }
+}
+
+/// Whether a response ends a connection that was idle for too long, rather than answering the request
+/// that crossed it (RFC 9110 §15.5.9).
+fn ends_idling(response: &Response<Incoming>) -> bool {
+    response.status() == StatusCode::REQUEST_TIMEOUT
+        && (headers::says_close(response.headers()) || response.version() == Version::HTTP_10)
 }
 
 /// Sends a request and drives the connection until the response head has arrived.

@@ -64,7 +64,7 @@ impl IdlePool {
             if age >= idle_timeout || !Arc::ptr_eq(&upstream.backend, backend) {
                 continue;
             }
-            if upstream.is_usable() {
+            if upstream.is_usable_after(age) {
                 return Some(upstream);
             }
             backend.record_idle_close(now, age);

@@ -6,14 +6,12 @@
 //! [`Upstream`] is one request's stream on it.
 
 pub(crate) mod idle;
+pub(crate) mod io;
 pub(crate) mod response_deadlines;
 
 use std::cell::Cell;
-use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -21,11 +19,9 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
-use crate::client::stream::write_pieces;
 use crate::local_executor::LocalExecutor;
 use crate::pool::Pool;
 use crate::pool::backend::{Backend, ConnectionGuard};
@@ -33,9 +29,14 @@ use crate::proxy::request_body::RequestBody;
 use crate::record::RequestFailure;
 use crate::settings::Limits;
 use crate::time::{MonoTime, Nanos};
+use crate::upstream::io::{FailedWrites, UpstreamIo, UpstreamStream};
 
 /// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
 const STREAMS_MAX: usize = 100;
+
+/// Servers end idle connections, some with a response that nobody has asked for, after seconds;
+/// asking the kernel about connections in constant use would cost a system call per request.
+const SUSPECT_AFTER: Nanos = Nanos(500_000_000);
 
 /// Fields of a response from pools that have sent more than hyper expects, which is 100.
 const FIELDS_MAX: usize = 1000;
@@ -47,6 +48,8 @@ pub(crate) struct Upstream {
     pub(crate) requests: u32,
     pub(crate) idle_since: MonoTime,
     is_over: bool,
+    /// Makes the next read ask the kernel, see [`UpstreamIo`].
+    is_suspect: Rc<Cell<bool>>,
     /// Whether it reads heads of any number of fields.
     pub(crate) takes_many_fields: bool,
     _connected: Option<ConnectionGuard>,
@@ -99,6 +102,7 @@ impl SharedConnection {
             requests: 0,
             idle_since: MonoTime::NEVER,
             is_over: false,
+            is_suspect: Rc::default(),
             takes_many_fields: true,
             _connected: None,
         }))
@@ -138,8 +142,13 @@ impl Upstream {
         let stream = opening.await.unwrap_or_else(|_| {
             Err((RequestFailure::ConnectTimeout, "the TCP or TLS handshake timed out".into()))
         })?;
-        let io = TokioIo::new(UpstreamIo { stream, backend: Arc::clone(backend) });
-        if backend.protocol.is_h2() {
+        let is_h2 = backend.protocol.is_h2();
+        let failed_writes = if is_h2 { FailedWrites::Discard } else { FailedWrites::Wait };
+        let is_suspect = Rc::<Cell<bool>>::default();
+        let suspicion = Rc::clone(&is_suspect);
+        let io = UpstreamIo::new(stream, Arc::clone(backend), failed_writes, suspicion);
+        let io = TokioIo::new(io);
+        if is_h2 {
             let shared = Rc::new(share(backend, io).await.map_err(refused)?);
             return shared
                 .upstream()
@@ -164,6 +173,7 @@ impl Upstream {
             requests: 0,
             idle_since: MonoTime::now(),
             is_over: false,
+            is_suspect,
             takes_many_fields,
             _connected: Some(ConnectionGuard::new(backend)),
         }))
@@ -210,6 +220,13 @@ impl Upstream {
         self.is_over
     }
 
+    /// Like [`Upstream::is_usable`], but a connection that was idle for `age` may have received
+    /// something that the reactor has not reported yet.
+    pub(crate) fn is_usable_after(&mut self, age: Nanos) -> bool {
+        self.is_suspect.set(age >= SUSPECT_AFTER);
+        self.is_usable()
+    }
+
     /// Whether another request can be sent: none is in progress and the backend has not closed.
     pub(crate) fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
@@ -228,7 +245,7 @@ impl Upstream {
     pub(crate) fn into_stream(self) -> Option<(UpstreamIo, bytes::Bytes)> {
         let HttpSender::One(_, connection) = self.http else { return None };
         let parts = connection.into_parts();
-        Some((parts.io.into_inner(), parts.read_buf))
+        Some((parts.io.into_inner().for_tunnel(), parts.read_buf))
     }
 }
 
@@ -264,7 +281,7 @@ fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {
 
 /// Connects to the first address of the backend that accepts. One that does not answer leaves
 /// equal shares of the time to the others.
-async fn connect(backend: &Backend, within: Duration) -> io::Result<TcpStream> {
+async fn connect(backend: &Backend, within: Duration) -> std::io::Result<TcpStream> {
     let share = within / u32::try_from(backend.addresses().count()).unwrap_or(u32::MAX);
     let mut addresses = backend.addresses().peekable();
     loop {
@@ -274,7 +291,7 @@ async fn connect(backend: &Backend, within: Duration) -> io::Result<TcpStream> {
             None => connecting.await,
             Some(_) => tokio::time::timeout(share, connecting)
                 .await
-                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+                .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())),
         };
         match result {
             Ok(stream) => {
@@ -305,86 +322,6 @@ async fn open(
     let secured = tls.connect(backend.protocol, &backend.host, stream).await;
     let secured = secured.map_err(|error| (RequestFailure::ConnectTls, error.to_string()))?;
     Ok(UpstreamStream::Tls(Box::new(secured)))
-}
-
-enum UpstreamStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// A byte stream that adds to the backend's totals.
-pub(crate) struct UpstreamIo {
-    stream: UpstreamStream,
-    backend: Arc<Backend>,
-}
-
-fn count(total: &AtomicU64, poll: &Poll<io::Result<usize>>) {
-    if let Poll::Ready(Ok(bytes)) = poll {
-        total.fetch_add(*bytes as u64, Relaxed);
-    }
-}
-
-impl AsyncRead for UpstreamIo {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let poll = match &mut self.stream {
-            UpstreamStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            UpstreamStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        };
-        let read = buf.filled().len() - before;
-        self.backend.totals.received_bytes.fetch_add(read as u64, Relaxed);
-        poll
-    }
-}
-
-impl AsyncWrite for UpstreamIo {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let poll = match &mut self.stream {
-            UpstreamStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        };
-        count(&self.backend.totals.sent_bytes, &poll);
-        poll
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let poll = match &mut self.stream {
-            UpstreamStream::Plain(stream) => write_pieces(stream, cx, bufs),
-            UpstreamStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        };
-        count(&self.backend.totals.sent_bytes, &poll);
-        poll
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            UpstreamStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            UpstreamStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            UpstreamStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            UpstreamStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 
 /// A backend that calls `react` with each frame of a stream and the number of its connection, until
 /// that returns false.
-fn frame_backend(
+pub(crate) fn frame_backend(
     react: impl Fn(&mut FrameClient, &Frame, u32) -> bool + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -52,6 +52,8 @@ impl FrameClient {
 
     /// Takes a connection as a server.
     pub(crate) fn accept(mut stream: TcpStream) -> Option<Self> {
+        // What waits for an acknowledgement is lost when the socket closes with unread bytes.
+        stream.set_nodelay(true).ok()?;
         let mut preface = [0; 24];
         stream.read_exact(&mut preface).ok()?;
         let mut server = Self(stream);

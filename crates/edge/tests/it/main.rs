@@ -8,6 +8,7 @@ mod between_hops;
 mod canary;
 mod changes;
 mod client_address;
+mod early_answers;
 mod failures;
 mod h2_attacks;
 mod h2_backends;
