@@ -578,7 +578,8 @@ keys! {
         /// `edge.idle_seconds` for single addresses: `0.0.0.0:80=5`. Beacons that come every 15 s
         /// want more than that, or less.
         listener_idle_seconds: Vec<String> = Vec::new(), "address:port=s";
-        /// Longest pause of a client that sends a body or takes an answer.
+        /// Longest pause of a client that sends a body or takes an answer. A body may pause for
+        /// longer once its answer has begun.
         client_pause_seconds: u64 = 30, "s";
         /// How long a client that closed its side of the connection during a request, and receives
         /// nothing, is assumed to wait for the answer. A client that has gone looks the same, so a
@@ -588,7 +589,8 @@ keys! {
         tunnel_idle_seconds: u64 = 600, "s";
         /// For connecting to a backend.
         connect_milliseconds: u64 = 2000, "ms";
-        /// Until the first byte of a backend's answer, and the longest pause within it.
+        /// From the last byte of the request to the first of a backend's answer, and the longest
+        /// pause within it.
         answer_seconds: u64 = 60, "s";
         /// An idle connection to a backend is closed after that. It must be less than the backend's
         /// own time-out, or requests are sent into connections that are being closed; the edge goes

@@ -44,7 +44,7 @@ use crate::proxy::head_copy::HeadCopy;
 use crate::proxy::headers::ForwardedRequest;
 use crate::proxy::own_response::own_response;
 use crate::proxy::relay::{ActiveResponse, ResponseRelay};
-use crate::proxy::request_body::{BodyOutcome, RequestBody};
+use crate::proxy::request_body::{BodyOutcome, RequestBody, set_body_wanted};
 use crate::proxy::response_body::ResponseBody;
 use crate::record::{RequestFailure, UpstreamRecord};
 use crate::settings::ProxyHeader;
@@ -248,7 +248,8 @@ impl Exchange {
         };
         upstream.requests += 1;
         let allowance = self.pool.allowance(backend, self.route, now);
-        let wait = ResponseWait { may_move: self.may_repeat, allowance };
+        let body = self.has_body.then(|| Rc::clone(&self.body_outcome));
+        let wait = ResponseWait { may_move: self.may_repeat, allowance, body };
         let deadline = self.session.worker.deadlines.add(backend, now, wait);
         let message = self.message(backend);
         let result = send(&mut upstream, message, &deadline, self.gate.as_deref()).await;
@@ -263,8 +264,7 @@ impl Exchange {
                         may_move: true,
                     });
                 }
-                let took = now.since(self.try_started());
-                self.pool.record_response(backend, self.route, now, took);
+                self.pool.record_response(backend, self.route, now, deadline.waited(now));
                 deadline.extend(now);
                 Ok(ResponseHead { response, upstream, slot, deadline, now })
             }
@@ -286,10 +286,6 @@ impl Exchange {
             response: None,
             before: before.map_or(Nanos::ZERO, |one| one.before + now.since(one.started)),
         });
-    }
-
-    fn try_started(&self) -> MonoTime {
-        self.record.upstream.as_ref().map_or(MonoTime::NEVER, |upstream| upstream.started)
     }
 
     /// A stream on a shared connection. One of the requests that need it opens it.
@@ -451,6 +447,10 @@ impl Exchange {
         let record = self.record.take();
         let stream = record.stream.clone();
         let request_body = self.has_body.then(|| Rc::clone(&self.body_outcome));
+        if self.has_body {
+            self.body_outcome.is_answered.set(true);
+            set_body_wanted(&self.session.conn, stream.as_deref(), false);
+        }
         let active =
             ActiveResponse { upstream, slot, deadline, record, is_reusable, body: request_body };
         let session = Rc::clone(&self.session);

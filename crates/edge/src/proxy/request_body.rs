@@ -16,6 +16,7 @@ use crate::client::state::ClientState;
 use crate::proxy::continue_gate::ContinueGate;
 use crate::proxy::headers;
 use crate::record::RequestFailure;
+use crate::time::{MonoTime, coarse_now};
 
 /// How forwarding a client's body ended.
 #[derive(Debug, Default)]
@@ -24,6 +25,13 @@ pub(crate) struct BodyOutcome {
     pub(crate) failure: Cell<Option<RequestFailure>>,
     /// Whether the whole body has been forwarded.
     pub(crate) is_whole: Cell<bool>,
+    /// When part of it was last forwarded; never before the first.
+    pub(crate) moved: Cell<MonoTime>,
+    /// Whether the client has to send more before the backend can get more.
+    pub(crate) is_awaited: Cell<bool>,
+    /// Whether the response has begun. From then on, a client may pause as long as its backend lets it:
+    /// streams of messages in both directions stay open without any.
+    pub(crate) is_answered: Cell<bool>,
 }
 
 pub(crate) enum RequestBody {
@@ -46,6 +54,27 @@ impl BodyOutcome {
         self.is_whole.set(true);
         conn.set_body_left(false);
     }
+
+    fn note_poll(&self, is_pending: bool) {
+        self.is_awaited.set(is_pending);
+        if !is_pending {
+            self.moved.set(coarse_now());
+        }
+    }
+
+    /// When a wait that began at `since` became one for the backend alone.
+    pub(crate) fn wait_began(&self, since: MonoTime, now: MonoTime) -> MonoTime {
+        let is_clients = self.is_awaited.get() && !self.is_answered.get();
+        if is_clients { now } else { since.max(self.moved.get()) }
+    }
+}
+
+/// Notes whether the backend waits for the client to send more.
+pub(crate) fn set_body_wanted(conn: &ClientState, stream: Option<&StreamState>, is_wanted: bool) {
+    match stream {
+        None => conn.set_body_wanted(is_wanted),
+        Some(stream) => stream.set_body_wanted(is_wanted),
+    }
 }
 
 impl Body for RequestBody {
@@ -63,10 +92,8 @@ impl Body for RequestBody {
             return Poll::Pending;
         }
         let poll = Pin::new(&mut *body).poll_frame(cx);
-        match stream {
-            None => conn.set_body_wanted(poll.is_pending()),
-            Some(stream) => stream.set_body_wanted(poll.is_pending()),
-        }
+        outcome.note_poll(poll.is_pending());
+        set_body_wanted(conn, stream.as_deref(), poll.is_pending() && !outcome.is_answered.get());
         let (failure, text) = match ready!(poll) {
             None => {
                 outcome.note_end(conn);

@@ -9,6 +9,7 @@ use std::task::{Context, Waker};
 use slab::Slab;
 
 use crate::pool::backend::Backend;
+use crate::proxy::request_body::BodyOutcome;
 use crate::time::{MonoTime, Nanos};
 
 /// All waiting requests of a thread.
@@ -26,6 +27,8 @@ struct ResponseDeadline {
     outcome: WaitOutcome,
     /// Before the first byte of the response, the request may move to another backend.
     may_move: bool,
+    /// The request's body, if it has one: a client that still sends is not waited for at the backend.
+    body: Option<Rc<BodyOutcome>>,
     waker: Option<Waker>,
 }
 
@@ -61,6 +64,7 @@ impl ResponseDeadlines {
             is_waiting: true,
             outcome: WaitOutcome::Waiting,
             may_move: wait.may_move,
+            body: wait.body,
             waker: None,
         });
         DeadlineKey { deadlines: Rc::clone(self), at }
@@ -75,7 +79,7 @@ impl ResponseDeadlines {
             if deadline.outcome != WaitOutcome::Waiting {
                 continue;
             }
-            if now.since(deadline.since) > limit {
+            if now.since(deadline.began(now)) > limit {
                 deadline.outcome = WaitOutcome::TimedOut;
             } else if deadline.may_move && deadline.backend.is_silent(now) {
                 deadline.outcome = WaitOutcome::Stalled;
@@ -89,19 +93,33 @@ impl ResponseDeadlines {
 }
 
 /// How a request waits for its response.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ResponseWait {
     /// Whether the request may be repeated at another backend.
     pub(crate) may_move: bool,
     /// How long the first byte may take before its lateness is a symptom.
     pub(crate) allowance: Nanos,
+    /// The request's body, if it has one.
+    pub(crate) body: Option<Rc<BodyOutcome>>,
 }
 
 impl ResponseDeadline {
+    /// Since when only the backend is waited for.
+    fn began(&self, now: MonoTime) -> MonoTime {
+        self.body.as_ref().map_or(self.since, |body| body.wait_began(self.since, now))
+    }
+
     fn note_overdue(&mut self, now: MonoTime) {
-        if self.is_waiting && !self.is_overdue && now.since(self.since) > self.allowance {
-            self.is_overdue = true;
-            self.backend.begin_overdue();
+        if !self.is_waiting {
+            return;
+        }
+        let is_overdue = now.since(self.began(now)) > self.allowance;
+        if is_overdue != std::mem::replace(&mut self.is_overdue, is_overdue) {
+            match is_overdue {
+                true => self.backend.begin_overdue(),
+                // The client sends again.
+                false => self.backend.end_overdue(),
+            }
         }
     }
 
@@ -132,6 +150,14 @@ impl DeadlineKey {
             deadline.waker = Some(cx.waker().clone());
         }
         deadline.outcome
+    }
+
+    /// How long the backend alone has been waited for.
+    pub(crate) fn waited(&self, now: MonoTime) -> Nanos {
+        let deadlines = self.deadlines.0.borrow();
+        let deadline = &deadlines[self.at];
+        let moved = deadline.body.as_ref().map_or(deadline.since, |body| body.moved.get());
+        now.since(deadline.since.max(moved))
     }
 
     pub(crate) fn has_timed_out(&self, cx: &Context<'_>) -> bool {
@@ -168,8 +194,8 @@ mod tests {
         Arc::new(Backend::new(&BackendSettings::parse(address).unwrap()))
     }
 
-    const MOVABLE: ResponseWait = ResponseWait { may_move: true, allowance: Nanos(10) };
-    const FIXED: ResponseWait = ResponseWait { may_move: false, allowance: Nanos(10) };
+    const MOVABLE: ResponseWait = ResponseWait { may_move: true, allowance: Nanos(10), body: None };
+    const FIXED: ResponseWait = ResponseWait { may_move: false, allowance: Nanos(10), body: None };
 
     #[test]
     fn waits_end_when_over_or_stalled_and_leave_the_list_when_dropped() {
@@ -200,8 +226,8 @@ mod tests {
         let deadlines = Rc::new(ResponseDeadlines::default());
         let backend = backend("127.0.0.1:1");
         let settings = UpstreamSettings { stall: std::time::Duration::ZERO, ..Default::default() };
-        let patient = ResponseWait { may_move: true, allowance: Nanos(1000) };
-        let polls = [(); 3].map(|()| deadlines.add(&backend, at(1), patient));
+        let patient = ResponseWait { may_move: true, allowance: Nanos(1000), body: None };
+        let polls = [(); 3].map(|()| deadlines.add(&backend, at(1), patient.clone()));
         let quick = deadlines.add(&backend, at(1), MOVABLE);
         deadlines.sweep(at(50), Nanos(10_000));
         assert!(!backend.detect_stall(at(50), &settings, 2), "one is overdue");
@@ -211,5 +237,32 @@ mod tests {
         deadlines.sweep(at(1002), Nanos(10_000));
         assert!(backend.detect_stall(at(1002), &settings, 3), "all are overdue");
         drop((polls, quick));
+    }
+
+    /// traefik/traefik#10805, nginx's `proxy_send_timeout`: while the client sends, its backend is not
+    /// late, and it is once it has all.
+    #[test]
+    fn a_backend_is_not_late_while_the_client_sends() {
+        let deadlines = Rc::new(ResponseDeadlines::default());
+        let backend = backend("127.0.0.1:1");
+        let settings = UpstreamSettings { stall: std::time::Duration::ZERO, ..Default::default() };
+        let body = Rc::new(BodyOutcome::default());
+        let wait = ResponseWait { body: Some(Rc::clone(&body)), ..FIXED };
+        let cx = Context::from_waker(Waker::noop());
+        let upload = deadlines.add(&backend, at(1), wait);
+        body.is_awaited.set(true);
+        deadlines.sweep(at(1000), Nanos(100));
+        assert!(!backend.detect_stall(at(1000), &settings, 1), "the client has to send");
+        assert_eq!(upload.poll(&cx), WaitOutcome::Waiting);
+        body.moved.set(at(1000));
+        body.is_awaited.set(false);
+        deadlines.sweep(at(1011), Nanos(100));
+        body.moved.set(at(1011));
+        deadlines.sweep(at(1012), Nanos(100));
+        assert!(!backend.detect_stall(at(1012), &settings, 1), "it was overdue, and is not now");
+        assert_eq!(upload.waited(at(1020)), Nanos(9));
+        deadlines.sweep(at(1112), Nanos(100));
+        assert_eq!(upload.poll(&cx), WaitOutcome::TimedOut);
+        assert!(backend.detect_stall(at(1112), &settings, 1), "the backend has all");
     }
 }

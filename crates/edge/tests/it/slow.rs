@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::h2_frames::{DATA, FrameClient, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, get};
-use crate::lab::{Lab, PATIENCE, backend, connect, read_answer, settings, wait_until};
+use crate::lab::{Lab, PATIENCE, backend, connect, read_all, read_answer, settings, wait_until};
 
 /// Holds answers back until it is opened.
 #[derive(Default)]
@@ -237,4 +237,100 @@ fn http2_streams_that_move_are_not_ended() {
         client.open_window(1, u32::try_from(frame.payload.len()).expect("a short frame"));
     }
     assert_eq!(received, 300_000);
+}
+
+/// Sends a POST whose body comes in pieces, `pause` apart; returns the answer.
+fn drip(address: SocketAddr, pieces: usize, pause: Duration) -> String {
+    let mut client = connect(address);
+    let head = format!(
+        "POST /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        4 * pieces
+    );
+    client.write_all(head.as_bytes()).expect("it is open");
+    for _ in 0..pieces {
+        std::thread::park_timeout(pause);
+        if client.write_all(b"part").is_err() {
+            break;
+        }
+    }
+    read_all(&mut client)
+}
+
+/// traefik/traefik#10805, litl/galaxy#191, mastodon/mastodon PR 30599: an upload that takes longer than
+/// the backend may wait with its answer is no late answer, and no symptom of a stall.
+#[test]
+fn slow_uploads_are_no_late_answers() {
+    let app = || {
+        backend(|asked| {
+            if asked.head.starts_with("GET") {
+                return asked.ok("quick");
+            }
+            asked.stream.read_exact(&mut [0; 32]).is_ok() && asked.ok("stored")
+        })
+    };
+    let mut settings = settings(&[app(), app()]);
+    settings.upstream.answer = Duration::from_secs(1);
+    settings.upstream.stall = Duration::from_millis(200);
+    settings.upstream.stall_late = Duration::from_millis(400);
+    let lab = Lab::start(settings);
+    let (address, is_over) = (lab.address, Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&is_over);
+    let quick = std::thread::spawn(move || quick_requests(address, &over));
+    let uploads: Vec<_> = (0..6)
+        .map(|_| std::thread::spawn(move || drip(address, 8, Duration::from_millis(300))))
+        .collect();
+    for upload in uploads {
+        let answer = upload.join().expect("no panic");
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("stored"), "{answer}");
+    }
+    is_over.store(true, Relaxed);
+    quick.join().expect("no panic");
+    let rows = lab.end("edge_backend");
+    assert!(rows.iter().all(|row| row["state"] == "up"), "{rows:#?}");
+}
+
+/// envoyproxy/envoy#33289 and #4374: a stream of messages in both directions stays open while one of them
+/// has none; the client that is silent there is not slow.
+#[test]
+fn a_stream_in_both_directions_outlasts_the_silence_of_one() {
+    for is_h2 in [true, false] {
+        let app = backend(|asked| {
+            asked.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for _ in 0..14 {
+                std::thread::park_timeout(Duration::from_millis(250));
+                asked.answer("4\r\nnews\r\n");
+            }
+            asked.answer("0\r\n\r\n");
+            false
+        });
+        let mut settings = settings(&[app]);
+        settings.listeners[0].is_h2c = is_h2;
+        settings.limits.client_pause = Duration::from_secs(1);
+        let lab = Lab::start(settings);
+        let body = if is_h2 {
+            let mut client = FrameClient::connect(lab.address, &[]);
+            let mut post = get("/watch");
+            post[0] = (":method", "POST");
+            client.ask(1, &post, false);
+            client.data(1, b"begin", false);
+            let mut body = Vec::new();
+            loop {
+                let frame = client.next().expect("the connection stays");
+                assert!(frame.kind != RST_STREAM || body.len() == 56, "after {} bytes", body.len());
+                if frame.kind == DATA {
+                    body.extend(frame.payload);
+                }
+                if frame.is_last || frame.kind == RST_STREAM {
+                    break body;
+                }
+            }
+        } else {
+            let head = "POST /watch HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                        5\r\nbegin\r\n";
+            lab.say(head).into_bytes()
+        };
+        let text = String::from_utf8_lossy(&body);
+        assert_eq!(text.matches("news").count(), 14, "{is_h2}: {text}");
+        assert_eq!(lab.request().get("failure"), None);
+    }
 }
