@@ -558,7 +558,7 @@ keys! {
         backlog: u64 = 4096, "connections";
         /// Open connections of all clients; more are reset and counted.
         connections: u64 = 100_000, "connections";
-        /// Open connections of one address; more are reset and counted.
+        /// Open connections of one IPv4 address or IPv6 /64; more are reset and counted.
         address_connections: u64 = 10_000, "connections";
         /// Requests on one connection, after which it is closed.
         connection_requests: u64 = 100_000, "requests";

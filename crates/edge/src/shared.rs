@@ -1,6 +1,6 @@
 //! State that all threads of an edge share.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -68,7 +68,7 @@ impl SharedState {
         settings: &Settings,
     ) -> Result<(), &'static str> {
         let mut addresses = self.addresses.lock();
-        let count = addresses.entry(address).or_default();
+        let count = addresses.entry(counted_address(address)).or_default();
         if *count >= settings.limits.address_connections {
             return Err("address_connections");
         }
@@ -81,11 +81,19 @@ impl SharedState {
         self.open.fetch_sub(1, Relaxed);
         let Some(address) = address else { return };
         let mut addresses = self.addresses.lock();
-        if let Some(count) = addresses.get_mut(&address) {
+        if let Some(count) = addresses.get_mut(&counted_address(address)) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                addresses.remove(&address);
+                addresses.remove(&counted_address(address));
             }
         }
+    }
+}
+
+/// What a limit per address counts: all of an IPv6 /64, because one client has 2^64 addresses there.
+fn counted_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        four => four,
     }
 }

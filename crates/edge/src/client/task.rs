@@ -36,6 +36,11 @@ use crate::worker::Worker;
 
 /// Concurrent HTTP/2 streams of one connection.
 const STREAMS_MAX: u32 = 128;
+/// Flow-control window of a stream, in bytes.
+const STREAM_WINDOW: u32 = 512 << 10;
+/// That of the whole connection, in bytes: several uploads that backends do not read leave the others
+/// theirs. More would let one client occupy more memory.
+const CONNECTION_WINDOW: u32 = 16 * STREAM_WINDOW;
 /// hyper's default limit of header fields. Setting it explicitly, even to this value, makes hyper
 /// allocate its table of fields before each request.
 const HYPER_DEFAULT_HEADERS: usize = 100;
@@ -366,6 +371,8 @@ async fn serve_h2(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
     let mut builder = http2::Builder::new(executor);
     builder
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .enable_connect_protocol();
     let for_service = Rc::clone(&session);

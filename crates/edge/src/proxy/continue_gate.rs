@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use http::header::EXPECT;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderValue, Request, StatusCode, Version, request};
 use parking_lot::Mutex;
 
@@ -96,6 +96,8 @@ pub(crate) fn forward_interim(
             if let Some(client) = &client {
                 let mut headers = response.headers().clone();
                 headers::strip_hop_by_hop(&mut headers);
+                // It has no content (RFC 9110 §8.6), and a length would end a client's stream.
+                headers.remove(CONTENT_LENGTH);
                 client.interim.push(status, &headers);
             }
         }

@@ -32,7 +32,13 @@ use crate::time::{MonoTime, Nanos};
 use crate::upstream::io::{FailedWrites, UpstreamIo, UpstreamStream};
 
 /// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
-const STREAMS_MAX: usize = 100;
+const STREAMS_MAX: u32 = 100;
+
+/// Flow-control window of a stream on a shared connection, in bytes.
+const STREAM_WINDOW: u32 = 512 << 10;
+/// That of the whole connection, in bytes: clients that read slowly fill the windows of their own
+/// streams, and leave the others theirs.
+const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
 /// Servers end idle connections, some with a response that nobody has asked for, after seconds;
 /// asking the kernel about connections in constant use would cost a system call per request.
@@ -91,7 +97,9 @@ impl SharedConnection {
     /// A stream for one more request, if the connection has room.
     pub(crate) fn upstream(self: &Rc<Self>) -> Option<Box<Upstream>> {
         let streams = self.streams.get();
-        if self.is_closed() || self.is_draining() || streams >= self.allowed.get().min(STREAMS_MAX)
+        if self.is_closed()
+            || self.is_draining()
+            || streams >= self.allowed.get().min(STREAMS_MAX as usize)
         {
             return None;
         }
@@ -149,13 +157,13 @@ impl Upstream {
         let io = UpstreamIo::new(stream, Arc::clone(backend), failed_writes, suspicion);
         let io = TokioIo::new(io);
         if is_h2 {
-            let shared = Rc::new(share(backend, io).await.map_err(refused)?);
+            let shared = Rc::new(share(backend, io, limits).await.map_err(refused)?);
             return shared
                 .upstream()
                 .ok_or_else(|| refused("the backend allows no HTTP/2 streams"));
         }
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(limits.head_bytes.max(64 << 10));
+        builder.max_buf_size(response_head_bytes(limits));
         // Two old forms of response fields have one meaning, and hyper writes them in the new form:
         // a space before the colon (RFC 9112 §5.1) and folded lines (§5.2). In all else it stays
         // strict: a response that two clients would read differently is rejected.
@@ -249,12 +257,23 @@ impl Upstream {
     }
 }
 
+/// Longest head of a response, in either version of HTTP.
+fn response_head_bytes(limits: &Limits) -> usize {
+    limits.head_bytes.max(64 << 10)
+}
+
 /// Starts HTTP/2 and the task that drives the connection.
 async fn share(
     backend: &Arc<Backend>,
     io: UpstreamTransport,
+    limits: &Limits,
 ) -> Result<SharedConnection, hyper::Error> {
-    let (sender, connection) = http2::Builder::new(LocalExecutor).handshake(io).await?;
+    let mut builder = http2::Builder::new(LocalExecutor);
+    builder.initial_stream_window_size(STREAM_WINDOW);
+    builder.initial_connection_window_size(CONNECTION_WINDOW);
+    let head_bytes = u32::try_from(response_head_bytes(limits)).unwrap_or(u32::MAX);
+    builder.max_header_list_size(head_bytes);
+    let (sender, connection) = builder.handshake(io).await?;
     let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
     let reported = Rc::clone(&allowed);
     let mut connection = Box::pin(connection);

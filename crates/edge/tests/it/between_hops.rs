@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use weir_edge::{CheckKind, CheckSettings, Settings};
 
-use crate::h2_frames::{FrameClient, HEADERS, get};
+use crate::h2_backends::frame_backend;
+use crate::h2_frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, block, get,
+};
 use crate::lab::{Lab, PATIENCE, backend, settings};
 
 /// Settings of an edge whose backend reports each head and answers with `text`.
@@ -141,5 +144,191 @@ fn a_post_without_body_has_a_length() {
         client.wait_for(HEADERS);
         let head = next(&heads);
         assert_eq!(head.contains("content-length: 0\r\n"), method != "DELETE", "{method}: {head}");
+    }
+}
+
+/// nginx/nginx PR 1604, golang/go#81319: interim responses have no content, so they have no length; fields
+/// of the connection stay on it.
+#[test]
+fn interim_responses_have_neither_length_nor_fields_of_the_connection() {
+    let lab = Lab::start(settings(&[backend(|asked| {
+        asked.answer(
+            "HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\
+             Connection: close, X-Named\r\nX-Named: 1\r\nKeep-Alive: timeout=5\r\n\
+             Link: </a.css>\r\n\r\n",
+        );
+        asked.ok("page")
+    })]));
+    let answer = lab.get("/");
+    assert!(answer.starts_with("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n"), "{answer}");
+    assert!(answer.ends_with("page"), "{answer}");
+}
+
+/// hyperium/h2#167, nginx/nginx PR 1604, kazu-yamamoto/http2 PR 168: interim responses of a backend with
+/// HTTP/2 come before the response and are none; the body that waits for one is sent.
+#[test]
+fn interim_responses_of_http2_are_not_the_response() {
+    let app = frame_backend(|server, frame, _| {
+        if frame.kind == HEADERS {
+            for status in ["100", "103", "102"] {
+                let fields = block(&[(":status", status), ("link", "</a.css>")]);
+                server.send(HEADERS, END_HEADERS, frame.stream, &fields);
+            }
+        }
+        if frame.is_last {
+            server.send(HEADERS, END_HEADERS, frame.stream, &block(&[(":status", "200")]));
+            server.send(DATA, END_STREAM, frame.stream, b"page");
+        }
+        true
+    });
+    let lab = Lab::start(h2c_to(app));
+    let answer = lab.get("/");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("page"), "{answer}");
+    let answer = lab.say(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n\
+         Content-Length: 5\r\n\r\nhello",
+    );
+    assert!(answer.contains("HTTP/1.1 200 ") && answer.contains("page"), "{answer}");
+}
+
+fn h2c_to(app: std::net::SocketAddr) -> Settings {
+    let mut settings = settings(&[]);
+    settings.backends =
+        vec![weir_edge::BackendSettings::parse(&format!("h2c://{app}")).expect("an address")];
+    settings
+}
+
+/// icing/mod_h2 PR 297, eclipse-vertx/vert.x PR 4212: a head that passes over HTTP/1.1 passes over HTTP/2.
+#[test]
+fn heads_are_as_long_over_http2_as_over_http1() {
+    const FIELD: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let app = frame_backend(|server, frame, _| {
+        if frame.kind == HEADERS {
+            let fields = std::iter::once((":status", "204"));
+            let fields: Vec<_> = fields.chain((0..400).map(|_| ("x-policy", FIELD))).collect();
+            let block = block(&fields);
+            let mut pieces = block.chunks(16 << 10).peekable();
+            let first = pieces.next().expect("a head");
+            server.send(HEADERS, END_STREAM, frame.stream, first);
+            while let Some(piece) = pieces.next() {
+                let flags = if pieces.peek().is_none() { END_HEADERS } else { 0 };
+                server.send(CONTINUATION, flags, frame.stream, piece);
+            }
+        }
+        true
+    });
+    let answer = Lab::start(h2c_to(app)).get("/");
+    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+    assert_eq!(answer.matches(FIELD).count(), 400);
+}
+
+/// litespeedtech/openlitespeed#457, mitmproxy/mitmproxy#659, varnishcache/varnish-cache#4245,
+/// hyperium/hyper#2835: the length in the answer to HEAD is the content's, or is not there.
+#[test]
+fn answers_to_head_keep_their_length_and_get_none() {
+    for (framing, expected) in [
+        ("Content-Length: 9757", Some("content-length: 9757\r\n")),
+        ("Content-Length: 0", Some("content-length: 0\r\n")),
+        ("Transfer-Encoding: chunked", None),
+        ("X-Framing: none", None),
+    ] {
+        let app = backend(move |asked| {
+            asked.answer(&format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
+            true
+        });
+        let lab = Lab::start(settings(&[app]));
+        let twice = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let answer = lab.say(twice);
+        assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 2, "{framing}: {answer}");
+        let found = answer.matches("content-length").count();
+        assert_eq!(found, if expected.is_some() { 2 } else { 0 }, "{framing}: {answer}");
+        assert!(expected.is_none_or(|field| answer.contains(field)), "{framing}: {answer}");
+        let mut h2 = settings(&[app]);
+        h2.listeners[0].is_h2c = true;
+        let lab = Lab::start(h2);
+        let mut client = FrameClient::connect(lab.address, &[]);
+        let mut fields = get("/");
+        fields[0].1 = "HEAD";
+        client.ask(1, &fields, true);
+        let head = client.wait_for(HEADERS);
+        assert!(head.is_last, "{framing}: nothing follows the head");
+    }
+}
+
+/// haproxy/haproxy#172, caddyserver/caddy#1589, linkerd/linkerd2#986, nghttp2/nghttp2#156: a client that
+/// cancels its request ends it at the backend, too.
+#[test]
+fn a_cancelled_request_ends_at_the_backend() {
+    let (seen, ends) = channel();
+    let over = seen.clone();
+    let plain = backend(move |asked| {
+        let _ = seen.send("begun");
+        let left = asked.stream.read_to_end(&mut Vec::new());
+        let _ = seen.send(if left.is_ok() { "ended" } else { "reset" });
+        false
+    });
+    let framed = frame_backend(move |_, frame, _| {
+        let what = if frame.kind == RST_STREAM { "reset" } else { "begun" };
+        let _ = over.send(what);
+        true
+    });
+    for address in [plain.to_string(), format!("h2c://{framed}")] {
+        let mut h2 = settings(&[]);
+        h2.backends = vec![weir_edge::BackendSettings::parse(&address).expect("an address")];
+        h2.listeners[0].is_h2c = true;
+        let lab = Lab::start(h2);
+        let mut client = FrameClient::connect(lab.address, &[]);
+        client.ask(1, &get("/slow"), true);
+        assert_eq!(ends.recv_timeout(PATIENCE), Ok("begun"));
+        client.send(RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+        let end = ends.recv_timeout(PATIENCE).expect("the end of the request");
+        assert!(end == "ended" || end == "reset", "{end}");
+        assert_eq!(lab.request()["failure"], "client_closed");
+        let state = lab.edge.as_ref().expect("it runs").state();
+        assert_eq!((state.backends[0].in_flight, state.backends[0].state), (0, "up"));
+    }
+}
+
+/// kemalcr/kemal PR 767, http-party/node-http-proxy#624: a backend that refuses a WebSocket opens no tunnel;
+/// what the client sends next is a request with its own route and row.
+#[test]
+fn a_refused_websocket_is_no_tunnel() {
+    let (mut settings, heads) =
+        reporting("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno");
+    let app = settings.backends[0].address.expect("an address");
+    settings.backends =
+        vec![weir_edge::BackendSettings::parse(&format!("chat={app}")).expect("an address")];
+    settings.routes = vec![weir_edge::RouteSettings::parse("/ws=chat").expect("a route")];
+    let lab = Lab::start(settings);
+    let answer = lab.say(
+        "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 777\r\n\r\nGET /secret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 2, "{answer}");
+    assert!(answer.contains("HTTP/1.1 426 ") && answer.contains("HTTP/1.1 404 "), "{answer}");
+    assert!(next(&heads).starts_with("get /ws "));
+    assert!(heads.try_recv().is_err(), "the second request has no backend");
+    assert_eq!(lab.rows("request", 2).len(), 2);
+}
+
+/// golang/go#46313 (CVE-2021-33197), apache/httpd PR 320 (CVE-2022-31813): each line of `Connection` counts,
+/// and names no field that says who the client is.
+#[test]
+fn every_connection_field_counts_and_none_hides_the_client() {
+    let (settings, heads) = reporting(OK);
+    let lab = Lab::start(settings);
+    lab.say(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection:\r\nConnection: X-Hop\r\nConnection: ,, close,\r\n\
+         Connection: X-Forwarded-For, X-Real-IP, X-Request-Id, X-Forwarded-Proto, Host\r\nX-Hop: 1\r\n\r\n",
+    );
+    let head = next(&heads);
+    assert!(!head.contains("x-hop") && !head.contains("connection:"), "{head}");
+    for field in [
+        "x-forwarded-for: 127.0.0.1\r\n",
+        "x-forwarded-proto: http\r\n",
+        "x-request-id: ",
+        "host: a\r\n",
+    ] {
+        assert!(head.contains(field), "{field}: {head}");
     }
 }

@@ -214,6 +214,33 @@ fn the_limit_of_connections_counts_the_client_and_not_the_balancer() {
     });
 }
 
+/// sozu-proxy/sozu#1270, WordPress/wordpress-playground PR 1923, ZcashFoundation/zebra PR 11256: one
+/// client has all addresses of an IPv6 /64, in IPv4 one.
+#[test]
+fn the_limit_of_connections_counts_a_network_of_ipv6() {
+    let (mut settings, _heads) = behind_balancer();
+    settings.limits.address_connections = 3;
+    let lab = Lab::start(settings);
+    let from = |client: &str, server: &str| {
+        let mut stream = lab.connect();
+        let family = if client.contains(':') { "TCP6" } else { "TCP4" };
+        let header = format!("PROXY {family} {client} {server} 5000 80\r\n");
+        let _ = stream.write_all(header.as_bytes());
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut first = [0];
+        stream.read_exact(&mut first).is_ok().then_some(stream)
+    };
+    let one = (1..=8).filter_map(|n| from(&format!("2001:db8:0:7::{n}"), "2001:db8::2"));
+    let one: Vec<TcpStream> = one.collect();
+    assert_eq!(one.len(), 3);
+    let others = (8..=15).filter_map(|n| from(&format!("2001:db8:0:{n}::1"), "2001:db8::2"));
+    assert_eq!(others.count(), 8);
+    let four = (1..=8).filter_map(|n| from(&format!("203.0.113.{n}"), "198.51.100.2"));
+    assert_eq!(four.count(), 8);
+    drop(one);
+    wait_until("room for another", || from("2001:db8:0:7::9", "2001:db8::2").is_some());
+}
+
 /// A backend that demands a PROXY header of version 2 and reports it with the request's first line.
 fn demanding() -> (SocketAddr, Receiver<(Vec<u8>, String)>) {
     let (seen, headers) = channel();

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use weir_edge::BackendSettings;
+
 use crate::h2_frames::{DATA, FrameClient, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, get};
 use crate::lab::{Lab, PATIENCE, backend, connect, read_all, read_answer, settings, wait_until};
 
@@ -333,4 +335,79 @@ fn a_stream_in_both_directions_outlasts_the_silence_of_one() {
         assert_eq!(text.matches("news").count(), 14, "{is_h2}: {text}");
         assert_eq!(lab.request().get("failure"), None);
     }
+}
+
+/// golang/go#16510, nghttp2/nghttp2#713, httpwg/http2-spec#784: clients that do not read hold no other
+/// client's response back, though all share one connection to the backend.
+#[test]
+fn clients_that_do_not_read_leave_others_their_window() {
+    let app = backend(|asked| {
+        let body = "x".repeat(12 << 20);
+        if asked.head.contains("/small") { asked.ok(&body[..100_000]) } else { asked.ok(&body) }
+    });
+    let mut inner = settings(&[app]);
+    inner.listeners[0].is_h2c = true;
+    let inner = Lab::start(inner);
+    let mut outer = settings(&[]);
+    outer.backends =
+        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("an address")];
+    let outer = Lab::start(outer);
+    let idle: Vec<_> = (0..12)
+        .map(|_| {
+            let mut client = outer.connect();
+            client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
+            let mut first = [0; 1000];
+            client.read_exact(&mut first).expect("the beginning");
+            client
+        })
+        .collect();
+    // Until nothing moves any more.
+    let mut sent = 0;
+    wait_until("full windows", || {
+        std::thread::park_timeout(Duration::from_millis(1100));
+        let state = inner.edge.as_ref().expect("it runs").state();
+        let before = std::mem::replace(&mut sent, state.listeners[0].sent_bytes);
+        sent == before && sent > 1 << 20
+    });
+    let answer = outer.get("/small");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 100_000, "{}", answer.len());
+    drop(idle);
+}
+
+/// The same for uploads: those that a backend does not read hold no other one back.
+#[test]
+fn uploads_that_are_not_read_leave_others_their_window() {
+    let app = backend(|asked| {
+        if asked.head.starts_with("POST /stuck") {
+            std::thread::park_timeout(PATIENCE);
+            return false;
+        }
+        let mut body = vec![0; 30_000];
+        asked.stream.read_exact(&mut body).is_ok() && asked.ok("stored")
+    });
+    let mut inner = settings(&[app]);
+    inner.listeners[0].is_h2c = true;
+    let inner = Lab::start(inner);
+    let mut outer = settings(&[]);
+    outer.backends =
+        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("an address")];
+    let outer = Lab::start(outer);
+    let address = outer.address;
+    let stuck = (0..12).map(|_| {
+        std::thread::spawn(move || {
+            let mut client = connect(address);
+            client.set_write_timeout(Some(Duration::from_secs(1))).expect("a socket");
+            let head = b"POST /stuck HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\n\r\n";
+            client.write_all(head).expect("it is open");
+            // Until nothing moves any more.
+            while client.write_all(&[b'x'; 64 << 10]).is_ok() {}
+            client
+        })
+    });
+    let stuck: Vec<_> = stuck.collect();
+    let stuck: Vec<_> = stuck.into_iter().map(|one| one.join().expect("no panic")).collect();
+    let head = "POST /fine HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30000\r\n";
+    let answer = outer.say(&format!("{head}\r\n{}", "x".repeat(30_000)));
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("stored"), "{answer}");
+    drop(stuck);
 }
