@@ -6,6 +6,7 @@
 //! are why nothing here reads `/proc/net/tcp` or dumps TIME_WAIT.
 
 mod accept_process;
+mod destination;
 mod file;
 mod kernel_call;
 mod mounts;
@@ -52,6 +53,7 @@ mod sysctl;
 mod tcp_connect;
 mod tcp_path;
 mod tcp_stat;
+mod tcp_wait;
 mod unix_listener;
 
 use std::collections::HashMap;

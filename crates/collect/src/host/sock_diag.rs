@@ -34,13 +34,20 @@ const REQUEST_BYTECODE: u16 = 1;
 /// Reply attribute, and as a bit of a request: `tcp_info`.
 const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
+/// Offsets in `tcp_info`: retransmits of the oldest segment in flight (a byte), retransmission
+/// timeout in microseconds, which doubles with each of them, and segments in flight.
+const INFO_BACKOFF: usize = 2;
+const INFO_TIMEOUT: usize = 8;
+const INFO_UNACKNOWLEDGED: usize = 24;
 /// Offset in `tcp_info` of the milliseconds since data was last sent.
 const INFO_SENT_AT: usize = 44;
 /// Offset in `tcp_info` of the milliseconds since data was last received.
 const INFO_RECEIVED_AT: usize = 52;
-/// Offsets in `tcp_info`: round-trip time, retransmitted segments, data segments sent, DSACKs.
+/// Offsets in `tcp_info`: round-trip time, retransmitted segments, data segments received and sent,
+/// DSACKs.
 const INFO_RTT: usize = 68;
 const INFO_RETRANSMITS: usize = 100;
+const INFO_SEGMENTS_RECEIVED: usize = 152;
 const INFO_SEGMENTS: usize = 156;
 const INFO_SPURIOUS: usize = 216;
 const JUMP: u8 = 1;
@@ -136,10 +143,23 @@ pub(crate) struct ConnectAttempt {
 }
 
 /// The kernel's account of a connection since its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionInfo {
     /// Identity of the socket while it lives.
     pub(crate) cookie: u64,
+    pub(crate) inode: u32,
+    /// Whether neither side has closed it.
+    pub(crate) is_established: bool,
+    /// Received bytes that the program has not read.
+    pub(crate) unread: u32,
+    /// Segments sent that the peer's kernel has not acknowledged.
+    pub(crate) unacknowledged: u32,
+    /// Milliseconds since new data was last sent: since its first transmission.
+    pub(crate) sent_ago: u32,
+    /// Milliseconds since data was last received, or since the connection was opened.
+    pub(crate) received_ago: u32,
+    /// Data segments received.
+    pub(crate) segments_received: u32,
     /// Data segments sent, including retransmitted ones.
     pub(crate) segments: u32,
     pub(crate) retransmits: u32,
@@ -308,11 +328,25 @@ fn connection_info(message: &[u8]) -> Option<ConnectionInfo> {
     let _known = info.get(..INFO_SEGMENTS + 4)?;
     Some(ConnectionInfo {
         cookie: u64::from(u32_at(message, 60)) | u64::from(u32_at(message, 64)) << 32,
+        inode: u32_at(message, 84),
+        is_established: message.get(HEADER_LENGTH + 1) == Some(&ESTABLISHED),
+        unread: u32_at(message, 72),
+        unacknowledged: u32_at(info, INFO_UNACKNOWLEDGED),
+        sent_ago: u32_at(info, INFO_SENT_AT).saturating_add(backoff_milliseconds(info)),
+        received_ago: u32_at(info, INFO_RECEIVED_AT),
+        segments_received: u32_at(info, INFO_SEGMENTS_RECEIVED),
         segments: u32_at(info, INFO_SEGMENTS),
         retransmits: u32_at(info, INFO_RETRANSMITS),
         spurious: info.get(INFO_SPURIOUS..INFO_SPURIOUS + 4).map(|_| u32_at(info, INFO_SPURIOUS)),
         rtt_micros: u32_at(info, INFO_RTT),
     })
+}
+
+/// Time between the first transmission and the last retransmit: each waits twice as long as the one
+/// before, and the timeout in force is the next one.
+fn backoff_milliseconds(info: &[u8]) -> u32 {
+    let (retransmits, timeout) = (info[INFO_BACKOFF], u32_at(info, INFO_TIMEOUT) / 1000);
+    timeout - timeout.checked_shr(retransmits.into()).unwrap_or(0)
 }
 
 fn listen_socket(message: &[u8]) -> Option<ListenSocket> {

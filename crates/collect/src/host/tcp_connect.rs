@@ -5,33 +5,20 @@
 //! needed, and any program's attempts are seen.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_tables::{Micros, TcpConnect, TcpConnectRows};
 
 use super::View;
-use super::process::SocketOwner;
-use super::run::{DutyCycle, Stopwatch};
+use super::destination::{Destination, DestinationOwners};
 use super::sock_diag::ConnectAttempt;
 
-/// Pace of looking for the processes that try.
-const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0008, pause_seconds: (5.0, 600.0) };
 /// Unanswered attempts from which on the process is looked up.
 const OWNER_FROM: i64 = 3;
-/// How long a found process is kept; a new attempt is another socket.
-const OWNER_SECONDS: f64 = 60.0;
 /// Destinations counted in one sample.
 const PEER_LIMIT: usize = 10_000;
 /// Rows per namespace and sample.
 const ROW_LIMIT: usize = 50;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Destination {
-    netns: Arc<str>,
-    address: IpAddr,
-    port: u16,
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AttemptSums {
@@ -45,8 +32,7 @@ struct AttemptSums {
 #[derive(Debug, Default)]
 pub(super) struct ConnectAttempts {
     sums: HashMap<Destination, AttemptSums>,
-    owners: HashMap<Destination, (Micros, SocketOwner)>,
-    next_search: Option<Micros>,
+    owners: DestinationOwners,
 }
 
 impl ConnectAttempts {
@@ -66,7 +52,8 @@ impl ConnectAttempts {
     pub(super) fn flush(&mut self, view: &View, now: Micros, rows: &mut TcpConnectRows) {
         let mut found: Vec<_> = self.sums.drain().filter(|(_, sums)| sums.unanswered > 0).collect();
         found.sort_unstable_by_key(|(_, sums)| std::cmp::Reverse((sums.unanswered, sums.attempts)));
-        self.find_owners(view, &found, now);
+        let wanted = found.iter().filter(|(_, sums)| sums.unanswered >= OWNER_FROM);
+        self.owners.search(view, wanted.map(|(to, sums)| (to, sums.oldest.1)), now);
         let mut rows_of: HashMap<Arc<str>, usize> = HashMap::new();
         for (to, sums) in &found {
             let count = rows_of.entry(to.netns.clone()).or_default();
@@ -74,7 +61,7 @@ impl ConnectAttempts {
             if *count > ROW_LIMIT {
                 continue;
             }
-            let owner = self.owners.get(to).map(|(_, owner)| owner);
+            let owner = self.owners.get(to);
             rows.push(&TcpConnect {
                 ts: now,
                 host: &view.host,
@@ -89,34 +76,12 @@ impl ConnectAttempts {
             });
         }
     }
-
-    fn find_owners(&mut self, view: &View, found: &[(Destination, AttemptSums)], now: Micros) {
-        self.owners.retain(|_, (at, _)| now.seconds_since(*at).abs() < OWNER_SECONDS);
-        let unknown = found
-            .iter()
-            .filter(|(to, sums)| sums.unanswered >= OWNER_FROM && !self.owners.contains_key(to))
-            .take(ROW_LIMIT);
-        let inodes: Vec<(u32, &Destination)> =
-            unknown.map(|(to, sums)| (sums.oldest.1, to)).filter(|(inode, _)| *inode > 0).collect();
-        if inodes.is_empty() || !DUTY_CYCLE.is_due(self.next_search, now) {
-            return;
-        }
-        let stopwatch = Stopwatch::start();
-        let mut owners: HashMap<u32, Option<SocketOwner>> =
-            inodes.iter().map(|(inode, _)| (*inode, None)).collect();
-        // Without the right to read descriptors, the columns stay NULL.
-        let _ = view.processes.find_owners(&mut owners);
-        for (inode, to) in inodes {
-            if let Some(owner) = owners.remove(&inode).flatten() {
-                self.owners.insert(to.clone(), (now, owner));
-            }
-        }
-        self.next_search = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use weir_tables::Rows;
 
     use super::super::HostOptions;

@@ -1,4 +1,5 @@
-//! Loss per peer, from the kernel's own account of each open connection.
+//! Loss per peer, from the kernel's own account of each open connection. The same dump gives the
+//! rows of `tcp_wait`.
 //!
 //! The counters of a namespace mix all peers, and loopback dilutes them. `tcp_info` counts per
 //! connection: its increases between two samples are summed by server, or by client network.
@@ -10,11 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_tables::{Batch, Micros, TcpPath, TcpPathRows};
+use weir_tables::{Batch, Micros, TcpPath, TcpPathRows, TcpWaitRows};
 
 use super::netns::{Netns, entering};
 use super::run::{DutyCycle, Stopwatch};
 use super::sock_diag::{ConnectionInfo, SocketId};
+use super::tcp_wait::ServiceWaits;
 use super::{CollectResult, Collector, View, take};
 
 const DUTY_CYCLE: DutyCycle = DutyCycle { cost_ratio: 0.0008, pause_seconds: (1.5, 300.0) };
@@ -52,6 +54,8 @@ struct PeerSums {
 #[derive(Debug, Default)]
 pub(super) struct TcpPathCollector {
     rows: TcpPathRows,
+    wait_rows: TcpWaitRows,
+    waits: ServiceWaits,
     connections: ConnectionSamples,
     peers: HashMap<PeerKey, PeerSums>,
     next: Option<Micros>,
@@ -77,6 +81,8 @@ impl Collector for TcpPathCollector {
             }
         }
         self.next = Some(DUTY_CYCLE.next_run(stopwatch.stop(), now));
+        self.waits.flush(view, now, &mut self.wait_rows);
+        take(&mut self.wait_rows, out);
         let since = *self.since.get_or_insert(self.sampled_at.unwrap_or(now));
         self.sampled_at = Some(now);
         if now.seconds_since(since) >= FLUSH_SECONDS - 0.5 || now < since {
@@ -99,6 +105,7 @@ impl TcpPathCollector {
         // The table `listener` reports why it cannot be queried.
         let Ok(diag) = netns.diag() else { return Ok(()) };
         diag.connections(|id, info| {
+            self.waits.add(&name, &id, ports, &info);
             if id.peer().is_loopback() || id.peer() == id.address() {
                 return;
             }

@@ -35,6 +35,7 @@ specs! {
     tcp_peer: TcpPeer, TcpPeerRows, Agent;
     tcp_path: TcpPath, TcpPathRows, Agent;
     tcp_connect: TcpConnect, TcpConnectRows, Agent;
+    tcp_wait: TcpWait, TcpWaitRows, Agent;
     sock_stat: SockStat, SockStatRows, Agent;
     net_dev: NetDev, NetDevRows, Agent;
     softnet_stat: SoftnetStat, SoftnetStatRows, Agent;
