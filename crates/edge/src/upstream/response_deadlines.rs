@@ -239,7 +239,7 @@ mod tests {
         drop((polls, quick));
     }
 
-    /// traefik/traefik#10805, nginx's `proxy_send_timeout`: while the client sends, its backend is not
+    /// traefik/traefik#12668, nginx's `proxy_send_timeout`: while the client sends, its backend is not
     /// late, and it is once it has all.
     #[test]
     fn a_backend_is_not_late_while_the_client_sends() {
