@@ -30,8 +30,8 @@ const DEFAULT_PATHS: &[(&str, &str)] = &[
 const RECORDED_DIRECTIVES: &str = "\
     listen listenbacklog keepalive keepalivetimeout maxkeepaliverequests maxrequestworkers \
     maxclients serverlimit threadsperchild threadlimit startservers maxconnectionsperchild \
-    timeout requestreadtimeout proxypass proxytimeout servername customlog errorlog logformat \
-    transferlog enablesendfile";
+    timeout requestreadtimeout proxypass balancermember proxytimeout servername customlog errorlog \
+    logformat transferlog enablesendfile";
 
 const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
 

@@ -85,9 +85,13 @@ fn host_of(line: &FoundDirective) -> Option<&str> {
             Program::Nginx,
             "proxy_pass" | "fastcgi_pass" | "uwsgi_pass" | "grpc_pass" | "scgi_pass",
         ) => words.next(),
-        (Program::Haproxy, "server") => words.nth(1),
+        (Program::Haproxy, "server") => words.nth(1).filter(|word| !word.starts_with("abns@")),
         (Program::Haproxy, "server-template") => words.nth(2),
-        (Program::Apache, "proxypass") => words.find(|word| word.contains("://")),
+        // What follows the path of a Unix socket is a name for logs.
+        (Program::Apache, "proxypass" | "balancermember") => words
+            .map(|word| word.trim_matches('"'))
+            .find(|word| word.contains("://"))
+            .filter(|word| !word.starts_with("balancer:") && !word.starts_with("unix:")),
         _ => None,
     }
 }
@@ -269,11 +273,19 @@ mod tests {
         );
         write(
             "etc/haproxy/haproxy.cfg",
-            "backend be\n  server s1 10.0.0.9:80 check\n  server s2 web.internal:80 check\n",
+            "backend be\n  server s1 10.0.0.9:80 check\n  server s2 web.internal:80 check\n  server s3 abns@worker\n",
+        );
+        write(
+            "etc/apache2/apache2.conf",
+            "ServerRoot /etc/apache2\n<Proxy balancer://pool>\nBalancerMember \"http://shop.internal:8080\" route=1\n</Proxy>\n\
+             ProxyPass /a balancer://pool/\nProxyPass /b unix:/run/php.sock|fcgi://pool/srv\nProxyPass /c http://old.internal/\n",
         );
         let found = targets(&weir_collect::logs::discover(root.path()).directives);
         let names: Vec<&str> = found.names.iter().map(|target| target.name.as_str()).collect();
-        assert_eq!(names, ["api.internal", "app1.internal", "web.internal"]);
+        assert_eq!(
+            names,
+            ["api.internal", "app1.internal", "old.internal", "shop.internal", "web.internal"]
+        );
         assert_eq!(found.resolvers.len(), 2);
     }
 }
