@@ -18,7 +18,8 @@ explains = [
   "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
+  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{store} behind {application}"
 summary = "{application} on {host} waits for {store} {share:%} of its time over 20 s: {store_mean:duration} per query ({store_requests} queries), {app_mean:duration} per request ({app_requests} requests){operation_text}"

@@ -21,8 +21,9 @@ explains = [
   "app.error_outlier", "app.errors_quiet", "app.requests_stopped", "app.throughput_drop",
   "client.aborts_499", "edge.ramp_too_fast", "lb.canary_oscillation", "lb.too_few_healthy",
   "lb.uneven", "proxy.backend_down", "proxy.bad_gateway", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.misconfigured", "proxy.no_live_upstreams", "proxy.retry_amplification",
-  "proxy.retry_storm", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
+  "proxy.masked_errors", "proxy.misconfigured", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors", "traffic.unusual",
+  "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "{upstream} refuses connections from {program} on {host} ({refusals_text}){listen_text}{over_text}; {errors} requests got 502 or 503"

@@ -19,10 +19,10 @@ explains = [
   "app.closes_early", "app.error_outlier", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.requests_stopped", "app.slow", "app.slow_outlier",
   "app.slow_quiet", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "wire.mtu_blackhole", "slo.burning",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "wire.mtu_blackhole",
+  "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"

@@ -21,7 +21,7 @@ explains = [
   "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
   "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.close_wait_leak",
-  "unix.accept_queue_full", "slo.burning",
+  "unix.accept_queue_full", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{shown} on {host}"
 summary = "{shown} on {host}: {lines} times in 30 s {what_text}{server_text}"

@@ -18,9 +18,10 @@ union all select 1 from log where (body like '%server has gone away%' or body li
 union all select 1 from log where (body like '%Lock wait timeout exceeded%' or body like '%eadlock %' or body like '%canceling statement due to %' or body like '%database is locked%' or body like '%deadlocked on lock%' or body like '%Execution Timeout Expired%' or body like '%exceeded time limit%' or body like '%WriteConflict%' or body like '%RequestTimeTooSkewed%' or body like '%SlowDown%' or body like '%InvalidAccessKeyId%' or body like '%SignatureDoesNotMatch%' or body like '%ExpiredToken%' or body like '%ThroughputExceeded%' or body like '%CircuitBreakingException%' or body like '%rejected execution of%' or body like '%blocked by: [%' or body like '%all shards failed%' or body like '%master_not_discovered%' or body like '%NotEnoughReplicas%' or body like '%username-password pair%' or body like '%ACCESS_REFUSED%' or body like '%SaslAuthenticationException%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
-  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout", "slo.burning",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow",
+  "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_die", "app.workers_exhausted", "proxy.bad_gateway", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{shown} on {host}: {store}"
 summary = "{store} rejects {shown} on {host}: {what_text}, {lines} times in 30 s{share_text}"

@@ -19,9 +19,10 @@ union all select 1 from log where (body like '%ertificate%' or body like '%CERTI
 union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow",
+  "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_die", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.upstream_hangs",
 ]
 subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"

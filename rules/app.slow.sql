@@ -28,6 +28,7 @@ explains = [
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
+  "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "{upstream} is slow: p95 {app_p95:duration}, p50 {app_p50:duration} over {window_seconds} s ({requests} requests); {app_share:%} of the time is in the application, connect p95 {connect_p95:duration}; {past_text}"

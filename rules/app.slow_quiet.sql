@@ -18,7 +18,7 @@ group by host, proxy_backend, server_address
 having count(*) < 100 and count(*) filter (where duration_seconds >= 1) >= greatest(1, 0.1 * count(*))
 limit 1""",
 ]
-explains = ["client.aborts_499", "slo.burning"]
+explains = ["client.aborts_499", "slo.burning", "proxy.upstream_hangs"]
 subject = "{site} on {host}"
 summary = "{site} on {host} is slow: {slow} of the last {requests} requests took over {bound:duration} (95 % interval: {low_ratio:%} to {high_ratio:%}); p50 {p50:duration} within {window_seconds:.0} s, {past_text}"
 why = "A site with a request every few seconds never has the 20 requests in 15 s that a reliable p95 needs, yet each of its visitors waits. So this rule looks back over as many requests as it takes, and states how sure it is."

@@ -13,9 +13,10 @@ when = """
 select 1 from log where body like '%executing too slow (% sec), logging' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where (body like '%StuckThreadDetectionValve%' or body like '%<BEA-000337>%' or body like '%Rack::Timeout::RequestTimeout%') and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.socket_backlog_full", "app.throughput_drop", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "tcp.accept_queue_high", "tcp.listen_overflow", "unix.accept_queue_full",
+  "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.socket_backlog_full",
+  "app.throughput_drop", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout", "tcp.accept_queue_high",
+  "tcp.listen_overflow", "unix.accept_queue_full", "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host} logs {lines} slow requests in a minute, {past_text}{share_text}; most often {what}"

@@ -23,7 +23,7 @@ explains = [
   "client.aborts_499", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
-  "slo.burning",
+  "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\""

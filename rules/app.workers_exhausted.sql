@@ -24,7 +24,7 @@ explains = [
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.no_live_upstreams", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
-  "slo.burning",
+  "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"

@@ -17,7 +17,7 @@ limit 1"""
 explains = [
   "app.requests_stopped", "app.throughput_drop", "proxy.bad_gateway", "proxy.upstream_errors",
   "proxy.upstream_timeout", "wire.loss", "wire.mtu_blackhole", "wire.path_loss",
-  "wire.syn_blackhole", "wire.connect_unanswered", "wire.syn_retries",
+  "wire.syn_blackhole", "wire.connect_unanswered", "wire.syn_retries", "proxy.upstream_hangs",
 ]
 subject = "connection tracking of {host}"
 summary = "the conntrack table of {host} {state_text} (net.netfilter.nf_conntrack_max = {limit_text}){told_text}"

@@ -18,7 +18,8 @@ explains = [
   "db.connections_exhausted", "db.not_answering", "dns.resolver_slow", "proxy.bad_gateway",
   "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "CPUs of {host}"
 summary = "{host}: the hypervisor stole {steal_ratio:%} of CPU time over {span_seconds:duration}"

@@ -17,7 +17,8 @@ explains = [
   "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
+  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{system} at {server_address}"
 summary = "{server_address} ({system}) uses {connections} of {connection_limit} connections{refused_text}"

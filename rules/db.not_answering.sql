@@ -13,13 +13,14 @@ when = "select 1 from db_server where error is not null and ts > $now - interval
 explains = [
   "app.blocked_on_store", "app.check_failing", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.service_rejects",
-  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
-  "db.replica_behind", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
-  "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
-  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
+  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet",
+  "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.workers_exhausted", "client.aborts_499", "db.replica_behind", "proxy.bad_gateway",
+  "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue",
+  "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
+  "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "{system} at {server_address}"
 summary = "{system} at {server_address} failed {failures} probes in a row: {error} (last one after {duration_seconds:duration}); it answered {answered_text}"

@@ -17,9 +17,11 @@ union all select 1 from log where attrs['ctx'] is not null and attrs['c'] is not
 union all select 1 from log where (body like '%WiredTiger (28)%' or body like '%WiredTiger error%' or body like '% F %Fatal %') and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where (body like '%resource limit alarm set%' or body like '%file descriptor limit alarm%' or body like '%running_partitioned_network%' or body like '%BOOT FAILED%' or body like '%disk watermark%' or body like '%[gc]%overhead, spent%' or body like '%master not discovered or elected%' or body like '%to [RED]%' or body like '%ncaughtExceptionHandler]%fatal error in thread%' or body like '%bootstrap checks failed%' or body like '%all log dirs in %' or body like '%to checkpoint file %' or body like '%Stopping serving %' or body like '%Fatal error during %startup%' or body like '%Exiting Kafka due to%' or body like '%Shrinking ISR from %' or body like '%Shunning server%' or body like '%mysql_real_connect()%' or body like '%Max connect timeout reached%' or body like '%Error during query on (%' or body like '%closing because: connect %' or body like '%closing because: server %fail%' or body like '%closing because: server login %' or body like '%closing because: server conn crashed%' or body like '%closing because: login failed%' or body like '%closing because: query timeout%' or body like '%closing because: no such database%' or body like '%pgbouncer cannot connect%' or body like '%pooler error: %' or body like '%server login failed: %' or body like '% connect() failed: %' or body in ('alarm raised', 'slow fdatasync') or body like '%mvcc: database space exceeded%') and ts > $now - interval '2 minutes' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.service_rejects",
-  "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged", "app.worker_timeout",
-  "app.workers_exhausted", "db.not_answering", "proxy.bad_gateway", "proxy.upstream_timeout", "slo.burning",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
+  "app.service_rejects", "app.service_unreachable", "app.slow", "app.slow_quiet",
+  "app.slow_requests_logged", "app.worker_timeout", "app.workers_exhausted", "db.not_answering",
+  "proxy.bad_gateway", "proxy.upstream_timeout", "slo.burning", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host}: {what_text}, {lines} times in 2 minutes; it logs \"{line}\""

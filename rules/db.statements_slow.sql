@@ -18,7 +18,8 @@ explains = [
   "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
   "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{system} at {server_address}"
 summary = "{system} at {server_address}: {active:.1} statements run at once ({past_text}){longest_text}"

@@ -12,7 +12,7 @@ when = "select 1 from kmsg where kind = 'server_silent' and is_backlog is not tr
 explains = [
   "app.cannot_write", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.workers_exhausted",
   "host.hung_task", "proxy.bad_gateway", "proxy.upstream_timeout", "proxy.worker_blocked",
-  "tcp.accept_queue_high", "tcp.listen_overflow", "unix.accept_queue_full",
+  "tcp.accept_queue_high", "tcp.listen_overflow", "unix.accept_queue_full", "proxy.upstream_hangs",
 ]
 subject = "file server {file_server} of {host}"
 summary = "file server {file_server} does not answer {host} ({messages} messages in 10 minutes){over_text}; last: {body}"

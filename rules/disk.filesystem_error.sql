@@ -10,8 +10,9 @@ key = ["filesystem_device"]
 needs = ["kmsg", "block_device"]
 when = "select 1 from kmsg where kind in ('fs_error', 'fs_down', 'directory_full', 'pool_full') and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = [
-  "app.cannot_write", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.service_rejects",
-  "db.not_answering", "db.server_log", "disk.readonly", "proxy.bad_gateway",
+  "app.cannot_write", "app.errors", "app.errors_quiet", "app.requests_stopped",
+  "app.service_rejects", "db.not_answering", "db.server_log", "disk.readonly", "proxy.bad_gateway",
+  "app.service_hangs",
 ]
 subject = "file system on {filesystem_device} of {host}"
 summary = "file system on {filesystem_device} of {host} {state_text} ({messages} messages in 10 minutes); last: {body}"

@@ -11,7 +11,7 @@ needs = ["filesystem"]
 when = "select 1 from filesystem where inodes_total > 0 and inodes_free < 0.06 * inodes_total and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 explains = [
   "app.cannot_write", "app.check_failing", "app.errors", "app.errors_quiet", "app.service_rejects",
-  "check.failing", "db.not_answering", "db.server_log", "proxy.bad_gateway",
+  "check.failing", "db.not_answering", "db.server_log", "proxy.bad_gateway", "app.service_hangs",
 ]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes free ({free_ratio:%}), and {available_bytes:bytes} of space"

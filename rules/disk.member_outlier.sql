@@ -15,7 +15,7 @@ explains = [
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full",
+  "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} is {times:.0}× slower than its {siblings} siblings on {host}: await {await_seconds:duration} vs {sibling_await_seconds:duration} ({group_text}) in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} IOPS"

@@ -10,16 +10,16 @@ key = ["device"]
 needs = ["disk_stat", "cpu_stat", "raid_member", "block_device", "db_server", "filesystem"]
 when = "select host from disk_stat where in_flight > 0 and ts > $now - interval '12 seconds' and ts <= $now group by host, device having count(*) >= 10 and max(reads_total + writes_total) - min(reads_total + writes_total) < 90 limit 1"
 explains = [
-  "app.blocked_on_store", "app.cannot_write", "app.check_failing", "app.errors",
-  "app.errors_quiet", "app.health_digest_missing", "app.requests_stopped", "app.service_rejects",
-  "app.slow", "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
+  "app.blocked_on_store", "app.cannot_write", "app.check_failing", "app.errors", "app.errors_quiet",
+  "app.health_digest_missing", "app.requests_stopped", "app.service_rejects", "app.slow",
+  "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "disk.member_outlier", "disk.readonly",
   "disk.slow", "host.hung_task", "mysql.replica_lag", "pg.replica_lag", "proxy.bad_gateway",
   "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "slo.burning",
+  "unix.accept_queue_full", "slo.burning", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} of {host} is stalled: {in_flight} operations in flight for {window_seconds} s, {operations_per_second:.1} completed per second (before: {past_operations_per_second:.0}), {utilisation:%} busy; {blocked:.0} threads blocked"

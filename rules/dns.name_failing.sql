@@ -12,8 +12,8 @@ needs = ["name_lookup"]
 when = "select 1 from name_lookup where (addresses = '' or duration_seconds is null or duration_seconds > 0.5) and ts > $now - interval '40 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors", "app.service_unreachable", "app.slow", "app.throughput_drop", "proxy.backend_down",
-  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.upstream_errors",
-  "proxy.upstream_unresolved",
+  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.upstream_errors", "proxy.upstream_unresolved",
+  "proxy.upstream_hangs",
 ]
 subject = "{name} on {host}"
 summary = "{name} ({config_file}:{config_line}, {program}) {what_text} on {host}: {answer_text}; {before_text}"

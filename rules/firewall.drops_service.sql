@@ -14,8 +14,9 @@ explains = [
   "app.service_unreachable", "app.throughput_drop", "db.not_answering", "lb.too_few_healthy",
   "mysql.replica_broken", "pg.replica_lag", "proxy.bad_gateway", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "proxy.worker_connections", "wire.connect_unanswered", "wire.host_unreachable", "wire.mtu_blackhole", "wire.syn_blackhole",
-  "wire.syn_retries",
+  "proxy.worker_connections", "wire.connect_unanswered", "wire.host_unreachable",
+  "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{rule_text} in chain {chain} of {host}"
 summary = "firewall rule `{rule_text}` ({family} {table_name} {chain}, netns {netns}) {verdict}s {packets} packets in 30 s on {host}: {effect_text}"

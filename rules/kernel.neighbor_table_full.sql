@@ -11,8 +11,9 @@ needs = ["kmsg"]
 when = "select 1 from kmsg where kind = 'neighbor_full' and is_backlog is not true and ts > $now - interval '60 seconds' and ts <= $now limit 1"
 explains = [
   "app.requests_stopped", "app.service_unreachable", "dns.resolver_slow", "proxy.bad_gateway",
-  "proxy.no_live_upstreams", "proxy.upstream_errors", "proxy.upstream_timeout", "wire.loss", "wire.path_loss",
-  "wire.syn_blackhole", "wire.connect_unanswered", "wire.syn_retries",
+  "proxy.no_live_upstreams", "proxy.upstream_errors", "proxy.upstream_timeout", "wire.loss",
+  "wire.path_loss", "wire.syn_blackhole", "wire.connect_unanswered", "wire.syn_retries",
+  "proxy.upstream_hangs",
 ]
 subject = "{tables} of {host}"
 summary = "{host} cannot reach new addresses on its local networks: the kernel's table ({tables}) is full ({messages} messages in the last minute)"

@@ -17,6 +17,7 @@ explains = [
   "app.requests_stopped", "app.workers_die", "db.not_answering", "db.server_log",
   "mem.cgroup_near_limit", "proxy.bad_gateway", "proxy.down", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors", "slo.burning",
+  "app.service_hangs",
 ]
 equal = ["process_name", "cgroup"]
 subject = "{victims} on {host}"

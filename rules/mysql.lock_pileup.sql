@@ -18,7 +18,7 @@ explains = [
   "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "slo.burning",
+  "unix.accept_queue_full", "slo.burning", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "MySQL at {server_address}"
 summary = "{waiting_on_lock} sessions of {server_address} wait for a lock for more than 5 s, most of them for {blocker_text}; {connections} of {connection_limit} connections in use"

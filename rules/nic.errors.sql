@@ -12,8 +12,9 @@ when = """
 select 1 from kmsg where kind in ('link_down', 'nic_timeout') and is_backlog is not true and ts > $now - interval '5 minutes' and ts <= $now
 union all select 1 from net_dev where (rx_errors_total > 0 or tx_errors_total > 0) and ts > $now - interval '5 minutes' and ts <= $now limit 1"""
 explains = [
-  "app.requests_stopped", "app.service_unreachable", "proxy.bad_gateway", "proxy.upstream_timeout", "wire.loss",
-  "wire.path_loss", "wire.connect_unanswered", "wire.syn_blackhole",
+  "app.requests_stopped", "app.service_unreachable", "proxy.bad_gateway", "proxy.upstream_timeout",
+  "wire.loss", "wire.path_loss", "wire.connect_unanswered", "wire.syn_blackhole",
+  "proxy.upstream_hangs",
 ]
 subject = "network device {device} of {host}"
 summary = "{device} of {host}: {receive_errors} receive errors, {transmit_errors} transmit errors, {link_losses} link losses in 5 minutes{stalls_text}"

@@ -13,6 +13,7 @@ when = "select 1 from proxy_stat where kind = 'server' and sessions > 0 and sess
 explains = [
   "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors",
   "proxy.haproxy_maxconn", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.listen_overflow",
+  "proxy.upstream_hangs",
 ]
 subject = "backend {backend} of {host}"
 summary = "{who} of backend {backend} on {host} took {mean_seconds:duration} per request over 16 s ({past_text}): {in_progress:.1} in progress, {finished} finished{slowest_text}"

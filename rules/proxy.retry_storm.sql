@@ -25,7 +25,7 @@ explains = [
   "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
-  "slo.burning",
+  "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{site} on {host}"
 summary = "{site} on {host} is overloaded: {load_rate:.0} requests/s, {load_ratio:.1}× the {load_before:.0}/s of before, but only {good_rate:.1}/s succeed (before: {good_before:.0}/s); {who_text}"

@@ -18,9 +18,9 @@ union all select 1 from request where program = 'envoy' and (attrs['response_fla
 union all select 1 from request where tier in ('proxy', 'edge') and (termination_state like 'sC%' or termination_state like 'sH%' or termination_state like 'sD%' or failure in ('connect_timeout', 'response_timeout', 'backend_stalled')) and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "app.throughput_drop",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.misconfigured", "proxy.no_live_upstreams",
-  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.worker_connections",
-  "traffic.unusual", "slo.burning",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.masked_errors", "proxy.misconfigured",
+  "proxy.no_live_upstreams", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.worker_connections", "traffic.unusual", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "{upstream} times out for {program} on {host}: {lines} requests in a minute, {phase_text}; {share_text}"

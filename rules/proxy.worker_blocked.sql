@@ -9,7 +9,7 @@ clear = "30s"
 key = ["process_name"]
 needs = ["process_stat"]
 when = "select 1 from process_stat where blocked_samples > 0 and ts > $now - interval '20 seconds' and ts <= $now limit 1"
-explains = ["app.requests_stopped", "app.slow", "app.slow_quiet"]
+explains = ["app.requests_stopped", "app.slow", "app.slow_quiet", "proxy.upstream_hangs"]
 subject = "{process_name} on {host}"
 summary = "{blocked_processes} of {processes} {process_name} processes on {host} blocked in the kernel in {blocked_samples} of {worst_samples} samples in 20 s (worst: {worst_ratio:%}{channel_text})"
 why = "A worker that waits for a disk does nothing else: all its other connections wait with it, and new ones fill the accept queue while the CPU is idle. Access logs and temporary files on a slow disk are enough."

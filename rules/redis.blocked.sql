@@ -18,7 +18,7 @@ explains = [
   "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full",
+  "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "Redis at {server_address}"
 summary = "Redis at {server_address} is blocked: {slow_looks} of {looks} probes in 20 s took over 200 ms (worst {worst_seconds:duration}, usually {usual_text}){command_text}"

@@ -10,11 +10,11 @@ key = ["database_address"]
 needs = ["db_server"]
 when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
-  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_quiet",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full",
+  "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_quiet", "client.aborts_499",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "Redis at {server_address}"
 summary = "Redis at {server_address} {what_text} in 30 s: {memory_bytes:bytes} of {memory_limit_bytes:bytes} used, maxmemory_policy {eviction_policy}"

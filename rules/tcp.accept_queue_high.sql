@@ -22,6 +22,7 @@ explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow_quiet", "client.aborts_499",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.close_wait_leak",
+  "proxy.upstream_hangs",
 ]
 subject = "{process} on {endpoint}"
 summary = "{process} on {endpoint} (netns {netns}): accept queue at least half full in {high_samples} of {samples} samples in 10 s, peak {queue_length} of {queue_limit}"

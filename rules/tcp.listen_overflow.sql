@@ -15,6 +15,7 @@ explains = [
   "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
   "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.syn_flood_false",
   "wire.loss", "wire.mtu_blackhole", "wire.syn_blackhole", "wire.syn_retries", "slo.burning",
+  "proxy.upstream_hangs",
 ]
 subject = "{process} on {endpoint}"
 summary = "accept queue of {process} on {endpoint} (netns {netns}) overflows: {overflows} connections dropped in 10 s, queue {queue_length} of {queue_limit} in {full_samples} of {samples} samples ({found_by}){member_text}; limit {queue_limit}: {limit_from}"

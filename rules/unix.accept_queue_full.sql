@@ -22,7 +22,7 @@ limit 1""",
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.socket_backlog_full", "client.aborts_499",
   "proxy.bad_gateway", "proxy.retry_amplification", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "slo.burning",
+  "proxy.upstream_timeout", "proxy.worker_connections", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{process} on {socket_path}"
 summary = "{process} on {socket_path} ({host}): accept queue full in {full_samples} of 10 s, {queue_length} connections waiting, limit {queue_limit}{refused_text}"

@@ -11,11 +11,12 @@ prefers = ["firewall.drops_service", "wire.host_unreachable", "conntrack.full", 
 needs = ["tcp_connect", "tcp_path", "listener", "request"]
 when = "select 1 from tcp_connect where unanswered >= 3 and ts > $now - interval '16 seconds' and ts <= $now limit 1"
 explains = [
-  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.service_unreachable",
-  "app.slow", "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_die", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "slo.burning", "tcp.accept_queue_high",
-  "unix.accept_queue_full",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
+  "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "slo.burning", "tcp.accept_queue_high", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{destination} from {host}"
 summary = "connections of {who} on {host} to {destination} get no answer: {unanswered} attempts have waited for more than 1 s{silent_text}; not refused, so something drops them{share_text}"

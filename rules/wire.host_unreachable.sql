@@ -11,12 +11,13 @@ needs = ["log", "request"]
 when = "select 1 from log where program = 'nginx' and message_template like '%while connecting to upstream' and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.errors_quiet", "app.requests_stopped", "app.service_rejects",
-  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet", "app.throughput_drop",
-  "client.aborts_499", "db.not_answering", "lb.canary_oscillation", "lb.too_few_healthy",
-  "lb.uneven", "mysql.replica_broken", "proxy.bad_gateway", "proxy.haproxy_queue",
-  "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "wire.mtu_blackhole", "wire.syn_retries",
-  "slo.burning",
+  "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet",
+  "app.throughput_drop", "client.aborts_499", "db.not_answering", "lb.canary_oscillation",
+  "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "proxy.bad_gateway",
+  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
+  "wire.mtu_blackhole", "wire.syn_retries", "slo.burning", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "nginx on {host} cannot reach {upstream}: \"{reason}\" {failures} times in 30 s; {errors} requests got 502, 503 or 504"

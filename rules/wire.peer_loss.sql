@@ -12,6 +12,7 @@ when = "select 1 from tcp_path where retransmits >= 5 and ts > $now - interval '
 explains = [
   "app.slow", "app.slow_quiet", "client.aborts_499", "mysql.replica_lag", "pg.replica_lag",
   "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout", "wire.loss",
+  "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "{loss_percent:.1} % of the data segments from {host} to {peer_text} are lost: {lost} of {segments} in 30 s on {lossy} of {connections} connections; {others} other peers lose {others_percent:.2} %"

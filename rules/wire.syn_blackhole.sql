@@ -14,7 +14,7 @@ explains = [
   "lb.too_few_healthy", "lb.uneven", "mysql.replica_broken", "mysql.replica_lag", "pg.replica_lag",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "wire.mtu_blackhole", "wire.syn_retries", "slo.burning",
+  "wire.mtu_blackhole", "wire.syn_retries", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{upstream}"
 summary = "connecting from {host} to {upstream} times out: {failures} times in 30 s, {syn_retries} SYNs retransmitted; no reset, no reply, and no known listener on that port drops connections"

@@ -19,6 +19,7 @@ const WAITING: &[&[&str]] = &[
     ],
     &["db.not_answering", "db.connections_exhausted"],
     &["app.blocked_on_store"],
+    &["app.service_hangs"],
     &["app.slow"],
     &["tcp.listen_overflow"],
     &["tcp.accept_queue_high", "tcp.accept_wait"],
@@ -31,6 +32,7 @@ const WAITING: &[&[&str]] = &[
 const STORES: &[&[&str]] = &[
     &["pg.lock_pileup", "redis.evictions", "db.not_answering", "db.connections_exhausted"],
     &["app.blocked_on_store"],
+    &["app.service_hangs"],
     &["app.slow"],
     &["tcp.listen_overflow", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak"],
     &["proxy.haproxy_queue", "proxy.retry_amplification", "proxy.worker_connections"],

@@ -12,6 +12,7 @@ use weir_tables::{DataKind, TABLES};
 const MEANINGS: &[(&str, &str)] = &[
     ("backend", "name of a backend of HAProxy or of the edge, without its servers"),
     ("database_address", "address of a database, as weir connects to it"),
+    ("destination", "address and port that a program connects to"),
     ("device", "whole disk, array or network device in the kernel's words, no partition"),
     ("log_program", "program whose log has the lines, `other` for one without a name"),
     ("mount_point", "where a file system is mounted"),
