@@ -143,6 +143,13 @@ mod tests {
         found.expect("the connection is open")
     }
 
+    /// Within one tick of the kernel's clock, the order of two events is unknown.
+    fn pass_ticks() {
+        for _ in 0..20 {
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn a_request_is_awaited_and_owed_until_its_answer() {
         let mut diag = SockDiag::open().unwrap();
@@ -161,12 +168,11 @@ mod tests {
             (&client).write_all(b"ask").unwrap();
             waits(true);
             (&server).read_exact(&mut [0; 3]).unwrap();
-            // Longer than a tick of the kernel's clock: within one, the order is unknown.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            pass_ticks();
             (&server).write_all(b"ok").unwrap();
             waits(false);
             (&client).read_exact(&mut [0; 2]).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            pass_ticks();
             waits(false);
         }
     }
