@@ -38,8 +38,8 @@ use crate::worker::Worker;
 const STREAMS_MAX: u32 = 128;
 /// Flow-control window of a stream, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
-/// That of the whole connection, in bytes: several uploads that backends do not read leave the others
-/// theirs. More would let one client occupy more memory.
+/// Window of the whole connection, in bytes: several uploads that backends do not read leave space
+/// for others. A larger one would let one client occupy more memory.
 const CONNECTION_WINDOW: u32 = 16 * STREAM_WINDOW;
 /// hyper's default limit of header fields. Setting it explicitly, even to this value, makes hyper
 /// allocate its table of fields before each request.

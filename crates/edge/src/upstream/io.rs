@@ -9,10 +9,10 @@
 //!   edge ─► head, body, body …            fails ─► waits, or is discarded
 //!   edge ◄─ 413, its body, reset                   read: 413, its body, then the end
 //! ```
-//! A reset wakes the reader, so nothing waits without end.
+//! A reset wakes the reader, so nothing waits forever.
 //!
-//! The reactor reports what has arrived once per turn. Before a request is sent on a connection that was
-//! idle for long, the kernel is asked instead: a response that is already there, such as a 408, answers no
+//! The reactor reports what has arrived once per turn. Before a connection is reused after a long idle
+//! time, its socket is checked directly: a response that is already there, such as a 408, belongs to no
 //! request, and a closed connection would lose the request.
 
 use std::cell::Cell;
@@ -48,9 +48,9 @@ impl UpstreamStream {
 /// What becomes of writes once one has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedWrites {
-    /// They wait. HTTP/1.1 reads meanwhile, and the rest of the request's body stays with the client.
+    /// They stay pending. HTTP/1.1 reads meanwhile, and the client keeps the rest of the request's body.
     Wait,
-    /// They go nowhere. HTTP/2 writes before it reads: acknowledgements, for instance.
+    /// They are discarded. HTTP/2 writes before it reads: acknowledgements, for instance.
     Discard,
     /// They fail: a tunnel has two directions, and each has its end.
     Fail,
@@ -63,7 +63,7 @@ pub(crate) struct UpstreamIo {
     failed_writes: FailedWrites,
     /// Why a write has failed.
     write_error: Option<io::ErrorKind>,
-    /// Whether the next read asks the kernel whether anything has arrived on the idle connection.
+    /// Whether the next read first checks the socket for data that arrived while the connection was idle.
     is_suspect: Rc<Cell<bool>>,
 }
 

@@ -36,12 +36,12 @@ const STREAMS_MAX: u32 = 100;
 
 /// Flow-control window of a stream on a shared connection, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
-/// That of the whole connection, in bytes: clients that read slowly fill the windows of their own
-/// streams, and leave the others theirs.
+/// Window of the whole connection, in bytes: a client that reads slowly fills only its streams'
+/// windows.
 const CONNECTION_WINDOW: u32 = STREAMS_MAX * STREAM_WINDOW;
 
-/// Servers end idle connections, some with a response that nobody has asked for, after seconds;
-/// asking the kernel about connections in constant use would cost a system call per request.
+/// Servers close idle connections after seconds, some with an unsolicited response. Checking
+/// connections in constant use would cost a system call per request.
 const SUSPECT_AFTER: Nanos = Nanos(500_000_000);
 
 /// Fields of a response from pools that have sent more than hyper expects, which is 100.
@@ -54,7 +54,7 @@ pub(crate) struct Upstream {
     pub(crate) requests: u32,
     pub(crate) idle_since: MonoTime,
     is_over: bool,
-    /// Makes the next read ask the kernel, see [`UpstreamIo`].
+    /// Makes the next read check the socket, see [`UpstreamIo`].
     is_suspect: Rc<Cell<bool>>,
     /// Whether it reads heads of any number of fields.
     pub(crate) takes_many_fields: bool,

@@ -340,21 +340,26 @@ fn a_stream_in_both_directions_outlasts_the_silence_of_one() {
     }
 }
 
-/// golang/go#16510, nghttp2/nghttp2#713, httpwg/http2-spec#784: clients that do not read hold no other
-/// client's response back, though all share one connection to the backend.
-#[test]
-fn clients_that_do_not_read_leave_others_their_window() {
-    let app = backend(|asked| {
-        let body = "x".repeat(12 << 20);
-        if asked.head.contains("/small") { asked.ok(&body[..100_000]) } else { asked.ok(&body) }
-    });
+/// An edge in front of a backend, and one in front of that edge over HTTP/2.
+fn edges_by_h2(app: SocketAddr) -> (Lab, Lab) {
     let mut inner = settings(&[app]);
     inner.listeners[0].is_h2c = true;
     let inner = Lab::start(inner);
     let mut outer = settings(&[]);
     outer.backends =
         vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("an address")];
-    let outer = Lab::start(outer);
+    (inner, Lab::start(outer))
+}
+
+/// golang/go#16510, nghttp2/nghttp2#713, httpwg/http2-spec#784: clients that do not read block no
+/// other client's response, though all share one connection to the backend.
+#[test]
+fn clients_that_do_not_read_leave_others_their_window() {
+    let app = backend(|asked| {
+        let body = "x".repeat(12 << 20);
+        if asked.head.contains("/small") { asked.ok(&body[..100_000]) } else { asked.ok(&body) }
+    });
+    let (inner, outer) = edges_by_h2(app);
     let idle: Vec<_> = (0..12)
         .map(|_| {
             let mut client = outer.connect();
@@ -377,7 +382,7 @@ fn clients_that_do_not_read_leave_others_their_window() {
     drop(idle);
 }
 
-/// The same for uploads: those that a backend does not read hold no other one back.
+/// Uploads that a backend does not read do not block others.
 #[test]
 fn uploads_that_are_not_read_leave_others_their_window() {
     let app = backend(|asked| {
@@ -388,13 +393,7 @@ fn uploads_that_are_not_read_leave_others_their_window() {
         let mut body = vec![0; 30_000];
         asked.stream.read_exact(&mut body).is_ok() && asked.ok("stored")
     });
-    let mut inner = settings(&[app]);
-    inner.listeners[0].is_h2c = true;
-    let inner = Lab::start(inner);
-    let mut outer = settings(&[]);
-    outer.backends =
-        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("an address")];
-    let outer = Lab::start(outer);
+    let (_inner, outer) = edges_by_h2(app);
     let address = outer.address;
     let stuck = (0..12).map(|_| {
         std::thread::spawn(move || {
