@@ -399,7 +399,9 @@ fn rotated_files(target: &str) -> Option<String> {
     let mut parts = name.split('%');
     let mut glob = parts.next()?.to_owned();
     for part in parts {
-        glob.push('*');
+        if !glob.ends_with('*') {
+            glob.push('*');
+        }
         glob.push_str(part.get(1..)?);
     }
     if glob == name && is_rotatelogs && !is_kept {
@@ -440,7 +442,7 @@ mod tests {
     fn piped_logs_are_files_by_date() {
         for (target, files) in [
             ("|/usr/bin/rotatelogs /var/log/a_log 86400", Some("/var/log/a_log.*")),
-            ("||bin/rotatelogs -l logs/access.%Y%m%d 86400 60", Some("logs/access.***")),
+            ("||bin/rotatelogs -l logs/access.%Y%m%d 86400 60", Some("logs/access.*")),
             ("|$/usr/sbin/rotatelogs -L link -f '/l g/a-%Y.log' 5M", Some("/l g/a-*.log")),
             ("|/usr/sbin/rotatelogs -t /var/log/a_log 86400", Some("/var/log/a_log")),
             ("|/usr/sbin/rotatelogs -n 5 /var/log/a_log 1M", None),
