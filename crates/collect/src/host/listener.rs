@@ -178,10 +178,10 @@ fn inodes(view: &View) -> impl Iterator<Item = u32> {
 pub(super) fn tier(process_name: &str) -> &'static str {
     match process_name {
         "nginx" | "haproxy" | "apache2" | "httpd" | "envoy" | "traefik" | "caddy" | "varnishd"
-        | "squid" => "proxy",
+        | "squid" | "lighttpd" => "proxy",
         "postgres" | "mysqld" | "mariadbd" | "redis-server" | "valkey-server" | "mongod"
         | "memcached" => "db",
-        "weir" => "edge",
+        "weir" | "weir-agent" => "edge",
         _ => "app",
     }
 }

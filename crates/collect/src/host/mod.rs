@@ -41,6 +41,7 @@ mod mdstat;
 mod mem_stat;
 mod net_dev;
 mod nic_stat;
+mod pg_activity;
 mod pressure;
 mod process_stat;
 mod qdisc;
@@ -190,6 +191,7 @@ fn collectors(view: &View) -> Vec<CollectorEntry> {
         entry("cgroup_stat", 1.0, cgroup_stat::CgroupStatCollector::default()),
         entry("disk_stat", 1.0, disk_stat::DiskStatCollector::new(view)),
         entry("filesystem", 2.0, filesystem::FilesystemCollector::default()),
+        entry("pg_activity", 1.0, pg_activity::PgActivityCollector::default()),
         entry("process_stat", 1.0, process_stat::ProcessStatCollector::default()),
         entry("raid", 10.0, raid::RaidCollector::new(view)),
         entry("block_device", 60.0, block_device::BlockDeviceCollector::default()),

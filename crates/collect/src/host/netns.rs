@@ -4,6 +4,7 @@
 //! file or netlink socket keeps its namespace alive. So when no process and no name refers to a
 //! namespace any more, its handles are closed, and the kernel frees it.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -272,4 +273,17 @@ pub(crate) fn entering(name: &str, error: &io::Error) -> CollectError {
 fn refused() -> CollectError {
     CollectError::new("read the network namespaces of most processes", "permission denied")
         .with_hint("run weir as root, or with CAP_SYS_PTRACE")
+}
+
+/// Counts the rows of each namespace, so that one with many does not crowd out the others.
+#[derive(Debug, Default)]
+pub(crate) struct NetnsRows(HashMap<Arc<str>, usize>);
+
+impl NetnsRows {
+    /// Whether a namespace may have another row below `limit`.
+    pub(crate) fn admit(&mut self, netns: &Arc<str>, limit: usize) -> bool {
+        let count = self.0.entry(netns.clone()).or_default();
+        *count += 1;
+        *count <= limit
+    }
 }

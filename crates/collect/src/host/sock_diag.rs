@@ -43,6 +43,8 @@ const INFO_UNACKNOWLEDGED: usize = 24;
 const INFO_SENT_AT: usize = 44;
 /// Offset in `tcp_info` of the milliseconds since data was last received.
 const INFO_RECEIVED_AT: usize = 52;
+/// Offset in `tcp_info` of the milliseconds since an acknowledgment was last received.
+const INFO_ACKNOWLEDGED_AT: usize = 56;
 /// Offsets in `tcp_info`: round-trip time, retransmitted segments, data segments received and sent,
 /// DSACKs.
 const INFO_RTT: usize = 68;
@@ -158,6 +160,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) sent_ago: u32,
     /// Milliseconds since data was last received, or since the connection was opened.
     pub(crate) received_ago: u32,
+    /// Milliseconds since an acknowledgment was last received, with or without data.
+    pub(crate) acknowledged_ago: u32,
     /// Data segments received.
     pub(crate) segments_received: u32,
     /// Data segments sent, including retransmitted ones.
@@ -334,6 +338,7 @@ fn connection_info(message: &[u8]) -> Option<ConnectionInfo> {
         unacknowledged: u32_at(info, INFO_UNACKNOWLEDGED),
         sent_ago: u32_at(info, INFO_SENT_AT).saturating_add(backoff_milliseconds(info)),
         received_ago: u32_at(info, INFO_RECEIVED_AT),
+        acknowledged_ago: u32_at(info, INFO_ACKNOWLEDGED_AT),
         segments_received: u32_at(info, INFO_SEGMENTS_RECEIVED),
         segments: u32_at(info, INFO_SEGMENTS),
         retransmits: u32_at(info, INFO_RETRANSMITS),

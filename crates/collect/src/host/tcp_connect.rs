@@ -11,6 +11,7 @@ use weir_tables::{Micros, TcpConnect, TcpConnectRows};
 
 use super::View;
 use super::destination::{Destination, DestinationOwners};
+use super::netns::NetnsRows;
 use super::sock_diag::ConnectAttempt;
 
 /// Unanswered attempts from which on the process is looked up.
@@ -54,11 +55,9 @@ impl ConnectAttempts {
         found.sort_unstable_by_key(|(_, sums)| std::cmp::Reverse((sums.unanswered, sums.attempts)));
         let wanted = found.iter().filter(|(_, sums)| sums.unanswered >= OWNER_FROM);
         self.owners.search(view, wanted.map(|(to, sums)| (to, sums.oldest.1)), now);
-        let mut rows_of: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut rows_of = NetnsRows::default();
         for (to, sums) in &found {
-            let count = rows_of.entry(to.netns.clone()).or_default();
-            *count += 1;
-            if *count > ROW_LIMIT {
+            if !rows_of.admit(&to.netns, ROW_LIMIT) {
                 continue;
             }
             let owner = self.owners.get(to);

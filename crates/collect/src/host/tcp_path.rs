@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use weir_tables::{Batch, Micros, TcpPath, TcpPathRows, TcpWaitRows};
 
-use super::netns::{Netns, entering};
+use super::netns::{Netns, NetnsRows, entering};
 use super::run::{DutyCycle, Stopwatch};
 use super::sock_diag::{ConnectionInfo, SocketId};
 use super::tcp_wait::ServiceWaits;
@@ -162,11 +162,9 @@ impl TcpPathCollector {
         peers.sort_unstable_by(|(_, left), (_, right)| {
             (right.retransmits, right.segments).cmp(&(left.retransmits, left.segments))
         });
-        let mut rows_of: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut rows_of = NetnsRows::default();
         for (key, sums) in &peers {
-            let count = rows_of.entry(key.netns.clone()).or_default();
-            *count += 1;
-            if *count > ROW_LIMIT {
+            if !rows_of.admit(&key.netns, ROW_LIMIT) {
                 continue;
             }
             self.rows.push(&TcpPath {

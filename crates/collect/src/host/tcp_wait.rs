@@ -13,6 +13,8 @@ use weir_tables::{Micros, TcpWait, TcpWaitRows};
 
 use super::View;
 use super::destination::{Destination, DestinationOwners};
+use super::listener::tier;
+use super::netns::NetnsRows;
 use super::process::SocketOwner;
 use super::sock_diag::{ConnectionInfo, SocketId};
 
@@ -71,11 +73,9 @@ impl ServiceWaits {
         found.sort_unstable_by_key(|(_, sums)| std::cmp::Reverse((sums.waiting, sums.longest)));
         let clients = found.iter().filter(|((is_server, _), _)| !is_server);
         self.owners.search(view, clients.map(|((_, to), sums)| (to, sums.longest.1)), now);
-        let mut rows_of: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut rows_of = NetnsRows::default();
         for ((is_server, to), sums) in &found {
-            let count = rows_of.entry(to.netns.clone()).or_default();
-            *count += 1;
-            if *count > ROW_LIMIT {
+            if !rows_of.admit(&to.netns, ROW_LIMIT) {
                 continue;
             }
             let owner = if *is_server { listener_owner(view, to) } else { self.owners.get(to) };
@@ -92,6 +92,7 @@ impl ServiceWaits {
                 longest_seconds: f64::from(sums.longest.0) / 1000.0,
                 process_id: owner.map(|owner| i64::from(owner.process_id)),
                 process_name: owner.map(|owner| owner.name.as_str()),
+                tier: owner.map(|owner| tier(&owner.name)),
             });
         }
     }
@@ -111,10 +112,21 @@ fn listener_owner<'a>(view: &'a View, to: &Destination) -> Option<&'a SocketOwne
 /// Milliseconds that a client has waited for the answer to what it sent; `None` when the last word
 /// is the server's or unread.
 fn awaited(info: &ConnectionInfo) -> Option<u32> {
-    let is_asking = info.segments > 0
-        && info.unread == 0
-        && (info.segments_received == 0 || info.sent_ago < info.received_ago);
+    let is_last = info.sent_ago < info.received_ago || is_acknowledged_alone(info);
+    let is_asking =
+        info.segments > 0 && info.unread == 0 && (info.segments_received == 0 || is_last);
     is_asking.then_some(info.sent_ago)
+}
+
+/// Whether something was sent in the same tick of the kernel's clock (1 to 10 ms) in which data was
+/// received, and the other kernel acknowledged it later without data: a request sent as soon as the
+/// login was accepted. A server's last word is not acknowledged to its client. Probes of an idle
+/// connection come after a second or more.
+fn is_acknowledged_alone(info: &ConnectionInfo) -> bool {
+    /// Time that Linux, Windows and others delay an acknowledgment for, with a path's round trip.
+    const DELAY_MILLISECONDS: std::ops::RangeInclusive<u32> = 20..=700;
+    let delay = info.received_ago.saturating_sub(info.acknowledged_ago);
+    info.sent_ago == info.received_ago && DELAY_MILLISECONDS.contains(&delay)
 }
 
 /// Milliseconds that a server has owed the answer to what it received.
@@ -186,5 +198,10 @@ mod tests {
         let unread = ConnectionInfo { unread: 4, received_ago: 9, sent_ago: 5, ..answered };
         assert_eq!(awaited(&unread), None);
         assert_eq!(awaited(&ConnectionInfo { unread: 0, ..unread }), Some(5));
+        let tie = ConnectionInfo { sent_ago: 4000, received_ago: 4000, ..answered };
+        for (acknowledged_ago, waits) in [(4000, false), (3996, false), (3952, true), (9, false)] {
+            let info = ConnectionInfo { acknowledged_ago, ..tie };
+            assert_eq!(awaited(&info).is_some(), waits, "{acknowledged_ago}");
+        }
     }
 }

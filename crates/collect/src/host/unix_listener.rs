@@ -21,7 +21,7 @@ const FULL_ROUND_SECONDS: f64 = 60.0;
 /// A listening Unix socket of the last round.
 #[derive(Clone, Debug)]
 pub(super) struct NetnsUnixListener {
-    netns: Arc<str>,
+    pub(super) netns: Arc<str>,
     pub(super) socket: UnixListenSocket,
 }
 

@@ -16,8 +16,9 @@ table! {
     6 server_port: Int = "Port of the service, on either side.";
     7 connections: Int = "Open connections between this host and the service, or of its clients.";
     8 waiting: Int = "Those whose client sent last, at least a second ago, and has no answer.";
-    9 unacknowledged: Int = "Those that wait while the receiving kernel has not confirmed what was sent (client), or while an earlier answer is still on its way (server).";
+    9 unacknowledged: Int = "Those that wait and have sent data that the other kernel has not acknowledged.";
     10 longest_seconds: Float = "The longest wait among them.";
     11 process_id: OptInt = "A process of this host at these connections; NULL when it was not found.";
     12 process_name: OptText = "Its name; NULL when it was not found.";
+    13 tier: OptText = "Tier of the process, as in `listener`; NULL when it was not found.";
 }
