@@ -34,15 +34,15 @@ subject = "{destination} from {host}"
 summary = "{who} on {host} waits for {service}: {waiting} of {connections} connections have had no answer for up to {longest_seconds:duration}{state_text}; {visitors} of its own clients wait"
 why = "{why_text}"
 look_at = "What {service} does: for a database its locks and running statements (PostgreSQL `pg_stat_activity` with `wait_event`, MySQL `show full processlist`, Redis `SLOWLOG GET`), for an HTTP service its own findings and log. `ss -tnoi dst {address}` on {host} has `lastsnd` and `lastrcv` of each connection. `select ts, waiting, longest_seconds from tcp_wait where server_address = '{address}' and server_port = {port} order by ts desc limit 30` shows since when."
-silent_when = "In the last 20 s no sample in which 30 % of the connections have waited for over a second and one for 5 s, nor two with a wait of 2 s (busy hosts are sampled rarely). Fewer than two of the host's own clients wait for over a second, fewer than half as many as connections wait (a job in the background), or as many as before. As many connections waited in a fifth or more of the last 10 minutes (long polls, subscriptions, queues that workers wait at, log streams), or weir has watched for less than 90 s. Services whose program waits for another service itself: that one is named. The hop from a proxy to the application is proxy.upstream_hangs."
+silent_when = "In the last 20 s no sample in which 30 % of the connections have waited for over a second and one for 5 s, nor two with a wait of 2 s (busy hosts are sampled rarely). Fewer than two of the host's own clients wait for over a second, fewer than half as many as connections wait (a job in the background), or as many as before. As many connections waited in a fifth or more of the last 10 minutes (long polls, subscriptions, queues that workers wait at, log streams), or weir has watched for less than 90 s, unless 20 % of the host's requests fail meanwhile. Services whose program waits for another service itself: that one is named. The hop from a proxy to the application is proxy.upstream_hangs."
 fix = "{fix_text} Meanwhile a timeout for each call, well below the proxy's, keeps the application's workers free. Check: `waiting` of tcp_wait falls to 0."
 source = "kernel tcp_info: tcpi_last_data_sent, tcpi_last_data_recv (net/ipv4/tcp.c, tcp_get_info); sock_diag(7)"
 [text.state_text]
 received = ""
-lost = ", and its kernel has not confirmed the requests of {unacknowledged} of them"
+lost = ", and {unacknowledged} of them have sent data that was never acknowledged"
 [text.why_text]
-received = "The requests have arrived: the kernel of the other side has confirmed them. Its program has not answered. Each request that waits holds a worker or a thread of {who}, so soon the application answers nobody."
-lost = "The other side does not even confirm that the requests arrived: a firewall drops packets of open connections, or the host or its network is gone. The kernel repeats the packets for 15 minutes before it gives up. Each request that waits holds a worker or a thread of {who}."
+received = "The other kernel has acknowledged the requests, so they arrived, but its program sends no response. Each of these requests occupies a worker or a thread of {who}; once all are occupied, the application serves no request at all."
+lost = "The other kernel does not acknowledge the requests: a firewall drops packets of open connections, or the host or its network is down. The kernel retransmits for 15 minutes before it gives up, and each request occupies a worker or a thread of {who} until then."
 [text.fix_text]
 database = "End the session that holds the lock or the statement that burns, then find out why it runs so long."
 service = "Work on {service}, not on {who}: restart it after saving a stack dump, or call it asynchronously or not at all until it answers."
@@ -56,39 +56,32 @@ where host = {host} and side = 'client' and server_address = {address} and serve
 group by ts order by ts"""
 ---*/
 with samples as (
-  select host, netns, side, server_address as address, server_port as port, ts, connections, waiting, unacknowledged, longest_seconds, process_name
+  select host, netns, side, server_address as address, server_port as port, ts, connections, waiting, unacknowledged, longest_seconds, process_name, tier
   from tcp_wait
   where ts > $now - interval '20 seconds' and ts <= $now
 ),
 waits as (
-  select host, netns, address, port, count(*) as samples, max(waiting) as waiting, max(connections) as connections,
+  select host, netns, address, port, max(waiting) as waiting, max(connections) as connections,
     min(unacknowledged) as unacknowledged, max(longest_seconds) as longest_seconds, max(process_name) as who
   from samples
-  where side = 'client' and waiting >= 0.3 * connections
+  where side = 'client' and waiting >= 0.3 * connections and tier not in ('proxy', 'edge')
   group by host, netns, address, port
   having max(longest_seconds) >= 2 and (count(*) >= 2 or max(longest_seconds) >= 5)
-    and max(process_name) not in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid', 'lighttpd', 'weir', 'weir-agent')
 ),
 servers as (
-  select host as server_host, netns as server_netns, address as server_address, port as server_port, max(process_name) as server_process
-  from samples where side = 'server' and process_name is not null
-  group by 1, 2, 3, 4
-),
-databases as (
-  select * from (values
-    ('postgres', 5432), ('pgbouncer', 6432), ('mysqld', 3306), ('mariadbd', 3306), ('redis-server', 6379), ('valkey-server', 6379),
-    ('memcached', 11211), ('mongod', 27017), ('cassandra', 9042), ('clickhouse-server', 9000), ('proxysql', 6033)
-  ) d (database_process, database_port)
-),
-owed as (
-  select host, netns, address, port, ts, waiting, longest_seconds
+  -- A loopback address means another service in each namespace.
+  select address as server_address, port as server_port, max(host) as server_host, max(process_name) as server_process, max(tier) as server_tier,
+    case when address like '127.%' or address = '::1' then host end as only_host,
+    case when address like '127.%' or address = '::1' then netns end as only_netns
   from samples
-  left join databases on database_process = process_name
-  where side = 'server' and database_process is null and coalesce(process_name, '') not like 'weir%'
+  where side = 'server' and process_name is not null
+  group by address, port, only_host, only_netns
+  having min(process_name) = max(process_name)
 ),
 visitors as (
-  select host as visitors_host, netns as visitors_netns, port as visitors_port, max(waiting) as visitors, min(ts) as since_ts
-  from owed
+  select host as visitors_host, netns as visitors_netns, port as visitors_port, max(waiting) as visitors
+  from samples
+  where side = 'server' and coalesce(tier, '') not in ('db', 'edge')
   group by host, netns, port
   having count(distinct ts) >= 2 or max(longest_seconds) >= 5
 ),
@@ -96,59 +89,51 @@ history as (
   select host as history_host, netns as history_netns, floor((date_part('epoch', max(ts)) - date_part('epoch', min(ts))) / 10) as slices
   from sock_stat
   where ts > $now - interval '10 minutes' and ts <= $now - interval '30 seconds'
-  group by 1, 2
+  group by host, netns
 ),
 past as (
-  select host as past_host, netns as past_netns, side as past_side, server_address as past_address, server_port as past_port,
+  select host as past_host, netns as past_netns, side, server_address as past_address, server_port as past_port,
     floor(date_part('epoch', ts) / 10) as slice, max(waiting) as past_waiting
   from tcp_wait
   where ts > $now - interval '10 minutes' and ts <= $now - interval '30 seconds'
-  group by 1, 2, 3, 4, 5, 6
+  group by host, netns, side, server_address, server_port, slice
 ),
 usual as (
-  select w.host as usual_host, w.netns as usual_netns, w.address as usual_address, w.port as usual_port, count(*) as usual_slices
-  from waits w
-  join past on past_host = w.host and past_netns = w.netns and past_side = 'client' and past_address = w.address and past_port = w.port
-  where 2 * past_waiting >= w.waiting
-  group by 1, 2, 3, 4
+  select host as usual_host, netns as usual_netns, address as usual_address, port as usual_port, count(*) as usual_slices
+  from waits
+  join past on past_host = host and past_netns = netns and side = 'client' and past_address = address and past_port = port
+  where 2 * past_waiting >= waiting
+  group by host, netns, address, port
 ),
 usual_visitors as (
   select visitors_host as uv_host, visitors_netns as uv_netns, visitors_port as uv_port, count(distinct slice) as uv_slices
   from visitors
-  join past on past_host = visitors_host and past_netns = visitors_netns and past_side = 'server' and past_port = visitors_port
+  join past on past_host = visitors_host and past_netns = visitors_netns and side = 'server' and past_port = visitors_port
   where 2 * past_waiting >= visitors
-  group by 1, 2, 3
-),
-hurt as (
-  select visitors_host, visitors_netns, visitors_port, visitors, coalesce(uv_slices, 0) as uv_slices
-  from visitors
-  left join usual_visitors on uv_host = visitors_host and uv_netns = visitors_netns and uv_port = visitors_port
+  group by visitors_host, visitors_netns, visitors_port
 ),
 affected as (
-  select w.host, w.netns, w.address, w.port, max(visitors) as visitors, max(slices) as slices, max(case when uv_slices < 0.2 * slices then visitors end) as new_visitors
+  select w.host, w.netns, w.address, w.port, max(visitors) as visitors, coalesce(max(slices), 0) as slices,
+    max(case when coalesce(uv_slices, 0) < 0.2 * slices then visitors end) as new_visitors
   from waits w
-  join history on history_host = w.host and history_netns = w.netns
-  join hurt on visitors_host = w.host and visitors_netns = w.netns and visitors_port <> w.port
-  group by 1, 2, 3, 4
+  left join history on history_host = w.host and history_netns = w.netns
+  join visitors on visitors_host = w.host and visitors_netns = w.netns and visitors_port <> w.port
+  left join usual_visitors on uv_host = visitors_host and uv_netns = visitors_netns and uv_port = visitors_port
+  group by w.host, w.netns, w.address, w.port
 ),
 named as (
-  select w.*, a.visitors, a.new_visitors, a.slices, coalesce(u.usual_slices, 0) as usual_slices, s.server_process,
-    d.database_process is not null or p.database_process is not null as is_database
+  select w.*, a.visitors, s.server_host, s.server_process, 2 * w.unacknowledged >= w.waiting as is_lost,
+    coalesce(s.server_tier = 'db', false) or w.port in (3306, 5432, 6379, 9042, 11211, 27017) as is_database,
+    a.slices >= 6 and coalesce(u.usual_slices, 0) < 0.2 * a.slices and coalesce(a.new_visitors >= 2 and 2 * a.new_visitors >= w.waiting, false) as opens
   from waits w
   join affected a on a.host = w.host and a.netns = w.netns and a.address = w.address and a.port = w.port
   left join usual u on u.usual_host = w.host and u.usual_netns = w.netns and u.usual_address = w.address and u.usual_port = w.port
-  left join servers s on s.server_address = w.address and s.server_port = w.port and (s.server_host = w.host or not (w.address like '127.%' or w.address = '::1'))
-  left join databases d on d.database_process = s.server_process
-  left join databases p on p.database_port = w.port and s.server_process is null and p.database_process not in ('mysqld', 'valkey-server')
+  left join servers s on s.server_address = w.address and s.server_port = w.port
+    and (s.only_host is null or s.only_host = w.host and s.only_netns = w.netns)
 ),
-deepest as (
+links as (
   -- A service whose own program waits for another one is a link of the chain, not its end.
-  select n.*
-  from named n
-  where not exists (
-    select 1 from waits d
-    where d.who = n.server_process and d.who <> n.who and (d.address <> n.address or d.port <> n.port)
-  )
+  select distinct host as link_host, who as link_who from named where opens
 ),
 answers as (
   select host as answers_host, count(*) as requests, count(*) filter (where http_response_status_code >= 500 or failure is not null) as failed
@@ -157,13 +142,15 @@ answers as (
   group by host
 )
 select host, netns, address, port, waiting, connections, unacknowledged, longest_seconds, visitors, who, failed, requests,
-  concat(case when server_process is null then '' else concat(server_process, ' at ') end, case when address like '%:%' then concat('[', address, ']:', port) else concat(address, ':', port) end) as service,
+  opens or coalesce(failed >= 0.2 * requests and requests >= 10, false) as opens,
   case when address like '%:%' then concat('[', address, ']:', port) else concat(address, ':', port) end as destination,
-  case when 2 * unacknowledged >= waiting then 'lost' else 'received' end as state_text,
-  case when 2 * unacknowledged >= waiting then 'lost' else 'received' end as why_text,
-  case when 2 * unacknowledged >= waiting then 'lost' when is_database then 'database' else 'service' end as fix_text,
+  concat(case when server_process is null then '' else concat(server_process, ' at ') end, case when address like '%:%' then concat('[', address, ']:', port) else concat(address, ':', port) end) as service,
+  case when is_lost then 'lost' else 'received' end as state_text,
+  case when is_lost then 'lost' else 'received' end as why_text,
+  case when is_lost then 'lost' when is_database then 'database' else 'service' end as fix_text,
   case when is_database then 'db' else 'app' end as tier,
-  slices >= 6 and usual_slices < 0.2 * slices and coalesce(new_visitors >= 2 and 2 * new_visitors >= waiting, false) as opens,
   case when coalesce(failed >= 0.2 * requests and requests >= 10, false) or longest_seconds >= 5 and visitors >= 3 and 2 * waiting >= connections then 'page' else 'mail' end as class
-from deepest
+from named
+left join links on link_host = server_host and link_who = server_process and link_who <> who
 left join answers on answers_host = host
+where link_host is null

@@ -8,7 +8,7 @@ every = "5s"
 clear = "60s"
 key = ["server"]
 prefers = ["pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store", "dns.resolver_slow", "cpu.cgroup_throttled", "disk.stuck", "disk.slow", "mem.thrash"]
-needs = ["log", "request"]
+needs = ["log", "request", "tcp_wait"]
 when = """
 select 1 from log where body like '%WORKER TIMEOUT (pid:%' and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where body like '%*** HARAKIRI ON WORKER %' and ts > $now - interval '60 seconds' and ts <= $now
@@ -26,7 +26,7 @@ explains = [
   "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
-summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\""
+summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\"{wait_note}"
 why = "A master process (gunicorn, uWSGI, php-fpm, unicorn, Puma) watches its workers and kills one that works on a request for longer than the limit. The visitor of that request gets 502, and while the worker starts again there is one fewer. The limit is not the fault: something holds the worker."
 look_at = "What the killed worker waited for: the traceback that gunicorn or uWSGI logs, php-fpm's slow log, the database's list of statements in progress at that time. One path or all? gunicorn's sync workers also count a slow client: without a buffering proxy in front, slow uploads look the same."
 silent_when = "No such line within a minute. One or two workers while nothing else fails are a note: a report that takes too long. It is a page if at least 20 % of the host's requests failed in that minute."
@@ -58,6 +58,14 @@ with lines as (
 killed as (
   select host, server, max(line) as line, count(*) as lines from lines group by host, server
 ),
+hanging as (
+  -- What the program itself waits for.
+  select host as hanging_host, process_name as hanging_process,
+    last_value(concat('; ', waiting, ' of its ', connections, ' connections to ', case when server_address like '%:%' then concat('[', server_address, ']') else server_address end, ':', server_port, ' wait for a response') order by waiting, ts) as wait_note
+  from tcp_wait
+  where side = 'client' and longest_seconds >= 2 and waiting >= 3 and 2 * waiting >= connections and ts > $now - interval '20 seconds' and ts <= $now
+  group by host, process_name
+),
 answers as (
   select host, count(*) as requests,
     count(*) filter (where http_response_status_code in (500, 502, 503, 504) or termination_state like 's%' or termination_state like 'S%' or failure is not null) as failed
@@ -65,8 +73,9 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 )
-select k.host, k.server, k.line, k.lines, a.requests, a.failed,
+select k.host, k.server, k.line, k.lines, coalesce(h.wait_note, '') as wait_note, a.requests, a.failed,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' when k.lines >= 3 or a.failed > 0 then 'mail' else 'note' end as class
 from killed k
 left join answers a on a.host = k.host
+left join hanging h on h.hanging_host = k.host and starts_with(h.hanging_process, split_part(k.server, ' ', 1))

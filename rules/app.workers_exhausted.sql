@@ -8,7 +8,7 @@ every = "5s"
 clear = "60s"
 key = ["busy_server"]
 prefers = ["pg.lock_pileup", "db.not_answering", "db.connections_exhausted", "app.blocked_on_store", "dns.resolver_slow", "app.worker_timeout", "cpu.cgroup_throttled", "disk.stuck", "disk.slow", "mem.thrash"]
-needs = ["log", "request", "config_directive"]
+needs = ["log", "request", "config_directive", "tcp_wait"]
 when = """
 select 1 from log where body like '%server reached %max_children setting (%' and ts > $now - interval '2 minutes' and ts <= $now
 union all select 1 from log where body like '%*** uWSGI listen queue of socket % full !!! (%' and ts > $now - interval '2 minutes' and ts <= $now
@@ -27,7 +27,7 @@ explains = [
   "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
-summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}"
+summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}{wait_note}"
 why = "Each worker serves one request at a time (Apache's event MPM: one that is being worked on). When all are busy, new requests wait in the listen queue, and beyond it they are dropped or get 502. Either requests have become slow, so that each holds its worker for longer, or there are more of them than the limit was made for."
 look_at = "What the workers do: Apache `apachectl fullstatus` (W for busy, R for clients that send slowly), php-fpm's status page and slow log, `uwsgitop`, a thread dump of Tomcat. Requests per second times seconds per request is the number of workers needed. Is CPU or memory used up? Then more workers make it worse."
 silent_when = "No such line within 2 minutes. php-fpm and Apache write it once when the limit is reached, not while it lasts; php-fpm with `pm = static` never does, and its `seems busy` is no limit. Passenger's lines count in its own log (`passenger_log_file`), and in nginx's or Apache's where no visitor can have written them. Apache's early warning (AH10159, within MinSpareThreads) is not counted. It is a page if at least 20 % of the host's requests failed in the last minute."
@@ -93,12 +93,20 @@ answers as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now
   group by host
 ),
+hanging as (
+  -- What the program itself waits for.
+  select host as hanging_host, process_name as hanging_process,
+    last_value(concat('; ', waiting, ' of its ', connections, ' connections to ', case when server_address like '%:%' then concat('[', server_address, ']') else server_address end, ':', server_port, ' wait for a response') order by waiting, ts) as wait_note
+  from tcp_wait
+  where side = 'client' and longest_seconds >= 2 and waiting >= 3 and 2 * waiting >= connections and ts > $now - interval '20 seconds' and ts <= $now
+  group by host, process_name
+),
 config as (
   select host, file, line, concat(directive, ' ', arguments) as setting, row_number() over (partition by host order by ts desc, file, line desc) as place
   from config_directive
   where ts > $now - interval '2 hours' and ts <= $now and program = 'apache' and lower(directive) in ('maxrequestworkers', 'maxclients')
 )
-select b.host, b.server, b.server as busy_server, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
+select b.host, b.server, b.server as busy_server, coalesce(h.wait_note, '') as wait_note, b.line, b.lines, a.requests, a.failed, c.file, c.line as config_line, c.setting,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when b.lines > 1 then 'more' else 'once' end as times_text,
   case when c.file is not null then 'known' else 'unknown' end as where_text,
@@ -106,6 +114,8 @@ select b.host, b.server, b.server as busy_server, b.line, b.lines, a.requests, a
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page' else 'mail' end as class
 from busy b
 left join answers a on a.host = b.host
+left join hanging h on h.hanging_host = b.host
+  and (starts_with(h.hanging_process, split_part(b.server, ' ', 1)) or b.kind = 'apache' and h.hanging_process = 'httpd')
 left join config c on c.host = b.host and c.place = 1 and b.kind = 'apache'
 -- One pause of an event loop or one long request is a start, a collection of garbage or a report.
 where b.kind <> 'loop' and b.line not like 'has been active%' or b.lines >= 3 or a.failed >= 0.05 * a.requests

@@ -18,7 +18,7 @@ group by host, netns, server_address, server_port having max(longest_seconds) >=
 explains = ["app.requests_stopped", "client.aborts_499", "lb.uneven", "proxy.haproxy_queue", "slo.burning"]
 subject = "{upstream} behind {program} on {host}"
 summary = "{upstream} leaves requests of {program} on {host} without an answer: {waiting} of {connections} connections wait, up to {longest_seconds:duration}{others_text}"
-why = "The upstream's kernel has taken the requests and its program has not answered. No log shows it yet: a request is logged when it ends, and by default nginx waits 60 s. Without times in the log format a slow upstream is never visible there."
+why = "The requests are sent, and no response comes. No log shows it yet: a request is logged when it ends, and by default nginx waits 60 s. Without times in the log format a slow upstream is never visible there."
 look_at = "{upstream} itself: its CPU, its workers, what they wait for (a thread dump, its database). One member only: its host, its last deploy. `ss -tnoi dst {address}` shows `lastsnd` and `lastrcv` of each connection; `select ts, server_address, server_port, waiting, connections from tcp_wait where side = 'client' order by ts desc limit 30` compares the members."
 silent_when = "In the last 20 s no sample in which 3 connections and half of all to this upstream have waited for over a second and one for 5 s, nor two with a wait of 2 s; no client of the proxy waits. As many waited in a fifth or more of the last 10 minutes: long polls, event streams, WebSockets and slow reports wait as well. weir has watched for less than 90 s. Any finding that names the cause (the upstream is slow by the log's times, stopped, overloaded, waits for its database) makes it a note."
 fix = "Take {upstream} out of the pool (`down` in nginx, `set server … state maint` in HAProxy) if the other members are fast, then restart it after saving a stack dump. Shorten `proxy_read_timeout` (10 s) so that clients get an answer. Add `$upstream_addr $upstream_header_time` to the log format to see it at once the next time. Check: `waiting` of tcp_wait falls to 0."
@@ -35,7 +35,7 @@ where host = {host} and side = 'client' and server_address = {address} and serve
 group by ts order by ts"""
 ---*/
 with samples as (
-  select host, netns, side, server_address as address, server_port as port, ts, connections, waiting, longest_seconds, process_name
+  select host, netns, side, server_address as address, server_port as port, ts, connections, waiting, longest_seconds, process_name, tier
   from tcp_wait
   where ts > $now - interval '20 seconds' and ts <= $now
 ),
@@ -44,7 +44,7 @@ waits as (
     max(longest_seconds) as longest_seconds, max(process_name) as program
   from samples
   where side = 'client' and waiting >= 3 and 2 * waiting >= connections
-    and process_name in ('nginx', 'haproxy', 'apache2', 'httpd', 'envoy', 'traefik', 'caddy', 'varnishd', 'squid', 'lighttpd', 'weir', 'weir-agent')
+    and tier in ('proxy', 'edge')
   group by host, netns, address, port
   having max(longest_seconds) >= 2 and (count(*) >= 2 or max(longest_seconds) >= 5)
 ),

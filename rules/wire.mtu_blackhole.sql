@@ -15,7 +15,7 @@ subject = "large packets from {host}"
 summary = "MTU black hole from {host} (netns {netns}): {data_timeouts} data timeouts in a minute, {probes} probes, and SACK for none of {lost} retransmissions, so whole windows vanish; {fails_text}"
 why = "When single packets are lost, the receiver reports it at once, because later ones arrive. If nothing of a large response arrives while handshakes and small responses pass, full-size packets are dropped silently: a tunnel or provider on the path carries less than 1500 bytes, and the message that reports it (ICMP fragmentation needed) is filtered."
 look_at = "`ping -M do -s 1472 ADDRESS` from {host}: no reply, but a reply with `-s 1300`. `tracepath ADDRESS` shows where. Which peers: tcp_conn, or `ss -ti` for connections whose `bytes_acked` does not move, with `backoff`. A new tunnel or VPN on the path?"
-silent_when = "Fewer than 9 data timeouts in a minute (without SYNs; a single connection whose peer is gone has 8 at most, since each takes twice as long), or any recovery by selective acknowledgements in it: then single packets were lost (wire.loss). Half of the connections to a service have requests that its kernel has not confirmed: everything to it is dropped, not only what is large (app.service_hangs). An accept queue overflow on the same host: a client that believes it is connected sends a request that is never read. Hosts with many clients always have some, so a black hole to few of them stays undetected; the live tap detects it by peer."
+silent_when = "Fewer than 9 data timeouts in a minute (without SYNs; a single connection whose peer is gone has 8 at most, since each takes twice as long), or any recovery by selective acknowledgements in it: then single packets were lost (wire.loss). Half of the connections to a service have sent data that is not acknowledged: everything to it is dropped, not only what is large (app.service_hangs). An accept queue overflow on the same host: a client that believes it is connected sends a request that is never read. Hosts with many clients always have some, so a black hole to few of them stays undetected; the live tap detects it by peer."
 fix = "Allow ICMP type 3 code 4 (IPv6: type 2) through every firewall on the path; it is required and harmless. If you cannot change the path: `sysctl -w net.ipv4.tcp_mtu_probing=1` (permanently: /etc/sysctl.d/90-weir.conf), with which the kernel finds the size after some seconds, or clamp on the router: `nft add rule inet filter forward tcp flags syn tcp option maxseg size set rt mtu`. Check: TCPTimeouts stops rising and `tracepath` gets through."
 source = "fault lab F27 (small answers pass, large ones hang; with tcp_mtu_probing=1 after 6.4 s); RFC 2923, RFC 4821"
 ---*/
@@ -34,7 +34,7 @@ with counts as (
   group by host, netns
 ),
 cut_off as (
-  -- Requests are small: where not even they are confirmed, everything is dropped.
+  -- Requests are small: where even they are not acknowledged, everything is dropped.
   select distinct host as cut_host, netns as cut_netns
   from tcp_wait
   where ts > $now - interval '30 seconds' and ts <= $now and side = 'client' and 2 * unacknowledged >= connections

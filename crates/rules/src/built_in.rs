@@ -190,6 +190,7 @@ built_in! {
     "log.heartbeat_missing",
     "log.truncated",
     "log.format_without_times",
+    "log.requests_unseen",
     "log.rotated_unfinished",
     "log.udp_rcvbuf",
     "log.agent_cost",
