@@ -16,7 +16,7 @@ use crate::Result;
 #[derive(Clone, Copy)]
 pub(crate) struct Package {
     name: &'static str,
-    /// Any one of them on the PATH or in an `sbin` will do.
+    /// Any one of them on the PATH or in an `sbin` will do; none for a library, which dpkg is asked for.
     programs: &'static [&'static str],
     why: &'static str,
     /// A service that it would enable.
@@ -32,6 +32,11 @@ const fn package(
 }
 
 impl Package {
+    /// What is missing when it is.
+    fn wanted(&self) -> &'static str {
+        self.programs.first().unwrap_or(&self.name)
+    }
+
     const fn with_service(mut self, service: &'static str) -> Self {
         self.service = Some(service);
         self
@@ -170,6 +175,13 @@ pub(crate) const FOR_LAB: &[Package] = &[
     package("mariadb-server", &["mariadbd"], "a database with a replica").with_service("mariadb"),
     package("mariadb-client", &["mariadb"], "asks it"),
     package("pebble", &["pebble"], "an authority that issues certificates to weir's edge"),
+    package("apache2-bin", &["apache2"], "a proxy with a limit of workers"),
+    package("gunicorn", &["gunicorn"], "serves the application in Python"),
+    package("python3-psycopg2", &[], "the application's client for PostgreSQL"),
+    package("nodejs", &["node"], "runs the application in JavaScript"),
+    package("php-fpm", &["php-fpm8.2", "php-fpm8.4"], "runs the application in PHP")
+        .with_service("php8.2-fpm"),
+    package("php-mysql", &[], "the application's client for MariaDB"),
 ];
 
 /// Peers of `cargo xtask bench wire`.
@@ -324,7 +336,7 @@ pub(crate) fn ensure(shell: &Shell, packages: &[Package]) -> Result {
         return Ok(());
     }
     for package in &missing {
-        println!("missing: {} ({})", package.programs[0], package.why);
+        println!("missing: {} ({})", package.wanted(), package.why);
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     if !is_program("apt-get") {
@@ -364,7 +376,8 @@ fn install(shell: &Shell, missing: &[Package], names: &[&str]) -> Result {
         None => Ok(()),
         Some(package) => Err(format!(
             "installed `{}`, but `{}` is still missing",
-            package.name, package.programs[0]
+            package.name,
+            package.wanted()
         )
         .into()),
     }
@@ -498,6 +511,9 @@ fn modified(path: &Path) -> Result<Option<SystemTime>> {
 }
 
 fn is_there(package: &Package) -> bool {
+    if package.programs.is_empty() {
+        return Path::new("/var/lib/dpkg/info").join(format!("{}.list", package.name)).is_file();
+    }
     package.programs.iter().any(|program| is_program(program))
 }
 

@@ -62,6 +62,6 @@ pub(crate) fn check_tools(name: &str, tools: &[&str]) -> Result<()> {
         return Ok(());
     }
     Err(DrillError::new(format!("cannot make `{name}`: {} not found", missing.join(", "))).hint(
-        "Debian has them in iproute2, util-linux, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server, pebble",
+        "Debian has them in iproute2, util-linux, nftables, nginx, haproxy, e2fsprogs, openssl, redis-server, pebble, gunicorn, nodejs, apache2-bin",
     ))
 }

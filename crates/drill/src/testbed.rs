@@ -52,6 +52,37 @@ impl fmt::Display for Netns {
     }
 }
 
+/// Log of a proxy.
+#[derive(Clone, Copy)]
+pub(crate) enum ProxyLog {
+    /// Access log with times and upstream, and error log.
+    Timed,
+    /// Access log in the format `combined`, and error log.
+    Combined,
+    /// Neither.
+    None,
+}
+
+impl ProxyLog {
+    /// The log of a fault's parameter: 0, 1 or 2.
+    pub(crate) fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::Timed,
+            1 => Self::Combined,
+            _ => Self::None,
+        }
+    }
+
+    /// nginx directives for files in `dir`.
+    fn nginx(self, dir: &str) -> String {
+        match self {
+            Self::Timed => format!("access_log {dir}/access.log timed;"),
+            Self::Combined => format!("access_log {dir}/access.log combined;"),
+            Self::None => "access_log off; error_log /dev/null;".to_owned(),
+        }
+    }
+}
+
 /// What nginx is configured with besides its defaults.
 pub(crate) struct NginxConfig<'a> {
     /// Connections of its worker.
@@ -60,11 +91,13 @@ pub(crate) struct NginxConfig<'a> {
     pub(crate) http: &'a str,
     /// Directives for `server { … }`.
     pub(crate) server: &'a str,
+    /// Which log it writes.
+    pub(crate) log: ProxyLog,
 }
 
 impl Default for NginxConfig<'_> {
     fn default() -> Self {
-        Self { connections: 4096, http: "", server: "" }
+        Self { connections: 4096, http: "", server: "", log: ProxyLog::Timed }
     }
 }
 
@@ -385,9 +418,10 @@ impl TestBed {
 
     /// Starts nginx on port 80 of the server's side.
     pub(crate) fn nginx_with(&mut self, config: &NginxConfig<'_>) -> Result<()> {
-        let NginxConfig { connections, http, server } = config;
+        let NginxConfig { connections, http, server, log } = config;
         let dir = self.directory.dir.display().to_string();
         let (config, places) = (self.path("nginx.conf"), nginx_temp_paths(&dir));
+        let logs = log.nginx(&dir);
         let text = format!(
             r#"daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log;
 events {{ worker_connections {connections}; }}
@@ -398,15 +432,15 @@ http {{
     '"http_host":"$host","request_method":"$request_method","uri":"$uri","status":"$status","bytes":"$bytes_sent",'
     '"request_time":"$request_time","upstream_addr":"$upstream_addr","upstream_status":"$upstream_status",'
     '"uct":"$upstream_connect_time","uht":"$upstream_header_time","urt":"$upstream_response_time"}}';
-  access_log {dir}/access.log timed;
+  {logs}
   server {{ listen {SERVER}:80 backlog=4096; {server} }}
 }}
 "#
         );
         self.put("nginx.conf", text)?;
         let netns = self.server.clone();
-        let log = self.path("error.log");
-        let args = ["-c", &config, "-p", &dir, "-e", &log];
+        let errors = self.path("error.log");
+        let args = ["-c", &config, "-p", &dir, "-e", &errors];
         // What a fault puts into the configuration can be more than nginx accepts.
         run("ip", &[&["netns", "exec", &netns, "nginx", "-t", "-q"], &args[..]].concat())?;
         self.start("nginx", &netns, "nginx", &args)

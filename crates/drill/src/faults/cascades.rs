@@ -103,7 +103,11 @@ pub(crate) const FAULTS: &[Fault] = &[
         set: |testbed| {
             let (backlog, connections) = (testbed.draw("backlog"), testbed.draw("connections"));
             testbed.app(backlog, &[])?;
-            testbed.nginx_with(&NginxConfig { connections, http: "", server: PROXIED })?;
+            testbed.nginx_with(&NginxConfig {
+                connections,
+                server: PROXIED,
+                ..NginxConfig::default()
+            })?;
             testbed.visitors(8, &[])
         },
         inject: |testbed| {

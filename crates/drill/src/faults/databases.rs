@@ -18,10 +18,10 @@ const DATABASE: &str = "a database server";
 
 /// A database server of the testbed, which names its directory.
 #[derive(Clone, Copy)]
-struct Instance(&'static str);
+pub(super) struct Instance(&'static str);
 
 /// The primary of a replicated pair, or the only server.
-const PRIMARY: Instance = Instance("first");
+pub(super) const PRIMARY: Instance = Instance("first");
 /// The replica.
 const REPLICA: Instance = Instance("second");
 
@@ -141,11 +141,7 @@ pub(crate) const MORE_FAULTS: &[Fault] = &[
         set: |testbed| mariadb_pair(testbed),
         inject: |testbed| {
             let rows = testbed.draw("rows");
-            let (netns, socket) =
-                (testbed.server.clone(), format!("--socket={}/socket", testbed.path(REPLICA.0)));
-            let hold = "lock tables shop.stock read; select sleep(120)";
-            let args = ["--no-defaults", "-u", "root", &socket, "-e", hold];
-            testbed.start("backup", &netns, "mariadb", &args)?;
+            start_sql(testbed, REPLICA, "lock tables shop.stock read; select sleep(120)")?;
             pause(Duration::from_millis(500));
             let write = format!("use shop; insert into stock select seq from seq_1_to_{rows}");
             sql(testbed, PRIMARY, &write).map(|()| None)
@@ -202,7 +198,11 @@ fn postgresql_at(testbed: &mut TestBed, instance: Instance, place: &str) -> Resu
 }
 
 /// Like [`postgresql`], with settings.
-fn postgresql_with(testbed: &mut TestBed, instance: Instance, settings: &[&str]) -> Result<()> {
+pub(super) fn postgresql_with(
+    testbed: &mut TestBed,
+    instance: Instance,
+    settings: &[&str],
+) -> Result<()> {
     let data = home(testbed, instance.0)?;
     run_as("initdb", &["-A", "trust", "--no-sync", "-D", &data])?;
     start(testbed, instance, &data, settings)
@@ -253,19 +253,24 @@ fn program(name: &str) -> Result<String> {
     })
 }
 
-fn psql(testbed: &TestBed, instance: Instance, sql: &str) -> Result<String> {
+pub(super) fn psql(testbed: &TestBed, instance: Instance, sql: &str) -> Result<String> {
     output("psql", &["-h", &testbed.path(instance.0), "-U", USER, "-qAt", "-c", sql])
 }
 
 /// Starts a session of the primary in the background.
-fn start_session(testbed: &mut TestBed, sql: &str) -> Result<()> {
+pub(super) fn start_session(testbed: &mut TestBed, sql: &str) -> Result<()> {
     let (dir, netns) = (testbed.path(PRIMARY.0), testbed.server.clone());
     testbed.start("session", &netns, "psql", &["-h", &dir, "-U", USER, "-qAt", "-c", sql])
 }
 
 /// Starts a MariaDB with server id N on port 3306N of a side, open to root on its socket, and
 /// configures weir to probe it.
-fn mariadb(testbed: &mut TestBed, netns: &Netns, instance: Instance, id: &str) -> Result<()> {
+pub(super) fn mariadb(
+    testbed: &mut TestBed,
+    netns: &Netns,
+    instance: Instance,
+    id: &str,
+) -> Result<()> {
     let dir = testbed.path(instance.0);
     let data = format!("--datadir={dir}");
     let init = ["--no-defaults", "--user=mysql", "--skip-test-db", &data];
@@ -301,7 +306,15 @@ fn mariadb_pair(testbed: &mut TestBed) -> Result<()> {
     sql(testbed, PRIMARY, "create database shop; create table shop.stock (n int)")
 }
 
-fn sql(testbed: &TestBed, instance: Instance, sql: &str) -> Result<()> {
+pub(super) fn sql(testbed: &TestBed, instance: Instance, sql: &str) -> Result<()> {
     let socket = format!("--socket={}/socket", testbed.path(instance.0));
     run("mariadb", &["--no-defaults", "-u", "root", &socket, "-e", sql])
+}
+
+/// Starts a session of a MariaDB in the background.
+pub(super) fn start_sql(testbed: &mut TestBed, instance: Instance, sql: &str) -> Result<()> {
+    let (netns, socket) =
+        (testbed.server.clone(), format!("--socket={}/socket", testbed.path(instance.0)));
+    let args = ["--no-defaults", "-u", "root", &socket, "-e", sql];
+    testbed.start("session", &netns, "mariadb", &args)
 }

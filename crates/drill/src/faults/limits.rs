@@ -73,7 +73,11 @@ pub(crate) const FAULTS: &[Fault] = &[
             // Keep connections busy: nginx closes idle ones to make room.
             testbed.put("delay", "200")?;
             testbed.app(256, &[])?;
-            testbed.nginx_with(&NginxConfig { connections, http: "", server: PROXIED })?;
+            testbed.nginx_with(&NginxConfig {
+                connections,
+                server: PROXIED,
+                ..NginxConfig::default()
+            })?;
             testbed.visitors(4, &[])
         },
         inject: |testbed| {

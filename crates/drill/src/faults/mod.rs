@@ -13,6 +13,7 @@ mod logs;
 mod network;
 mod packets;
 mod pairs;
+mod programs;
 mod proxy;
 mod services;
 mod thin;
@@ -37,9 +38,11 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         .chain(fleet::FAULTS)
         .chain(edge::FAULTS)
         .chain(errors::FAULTS)
-        .chain(thin::FAULTS);
+        .chain(thin::FAULTS)
+        .chain(programs::FAULTS);
     let several = pairs::FAULTS.iter().chain(cascades::FAULTS);
     let none = services::NO_FAULTS.iter().chain(cascades::NO_FAULTS).chain(logs::NO_FAULTS);
+    let none = none.chain(programs::NO_FAULTS);
     single.chain(several).chain(none)
 }
 

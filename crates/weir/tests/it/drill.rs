@@ -73,6 +73,21 @@ fn a_fault_is_found_and_named_right_and_nothing_of_it_stays() {
 }
 
 #[test]
+fn a_lock_in_a_postgresql_without_a_login_is_named_by_titles_of_processes() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let needed = "root, iproute2, postgresql and setpriv";
+    if !can_run("locks by titles", needed, is_root() && has("ip") && has("psql")) {
+        return;
+    }
+    let args = ["lock-in-a-postgresql-without-a-login", "--param", "sessions=6"];
+    let output = drill(&[&args[..], &["--format", "json"]].concat()).output();
+    let output = output.expect("weir can be started");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    assert!(report["detected_seconds"].as_f64().is_some(), "{report}");
+}
+
+#[test]
 fn what_a_killed_or_interrupted_drill_made_is_taken_away() {
     let _turn = ONE_AT_A_TIME.lock();
     let has_mkfs =
