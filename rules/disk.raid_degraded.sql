@@ -100,6 +100,7 @@ select b.host, b.array, b.level, b.members_wanted, b.members_present, b.members,
   end as what_text,
   case when b.is_recovering and b.sync_finish_seconds is not null
     then concat('; ', b.sync_action, ' is at ', cast(round(coalesce(b.sync_ratio, 0) * 100) as bigint), ' %, done in about ', cast(round(b.sync_finish_seconds / 60) as bigint), ' min')
+    when b.is_recovering and b.sync_ratio is null then concat('; ', b.sync_action, ' waits for a sync of another array')
     else '' end as sync_text,
   case when b.is_lost then 'lost'
     when not b.is_active then 'inactive'

@@ -4,7 +4,7 @@ table! {
     /// State of the kernel's own (md) arrays: members present, members failed, resync.
     Raid, RaidRows = "raid";
     grain: "one row per md array and 10 s";
-    source: "/proc/mdstat, /sys/block/md*/md/array_state, md(4)";
+    source: "/proc/mdstat, /sys/block/md*/md/{array_state,sync_action}, md(4)";
     sort: [host, array, ts];
     1 ts: Time = "When the sample was taken.";
     2 host: Text = "The host that it was taken on.";
@@ -15,7 +15,7 @@ table! {
     7 members_present: OptInt = "Working members; NULL as above.";
     8 members: Text = "All members, such as `sda1 sdb1(F)`: (F) failed, (S) spare, (R) replacement, (W) write-mostly.";
     9 failed_members: OptText = "Members marked (F), separated by spaces; NULL without any.";
-    10 sync_action: OptText = "resync, recovery, check or reshape while one runs or waits; NULL otherwise.";
+    10 sync_action: OptText = "resync, recovery, check or reshape while one runs or waits; NULL otherwise. One that waits has no `sync_ratio`.";
     11 sync_ratio: OptFloat = "Progress of the sync, 0 to 1; NULL while none runs.";
     12 sync_finish_seconds: OptFloat = "The kernel's estimate of the time left; NULL while none runs.";
     13 sync_bytes_per_second: OptFloat = "Speed of the sync; NULL while none runs.";
