@@ -117,6 +117,8 @@ const FOR_TESTS: &[Package] = &[
     package("monitoring-plugins-basic", &["check_load"], "Nagios plugins that checks run"),
     package("nagios-nrpe-server", &["nrpe"], "its configuration, which checks import")
         .with_service("nagios-nrpe-server"),
+    package("qemu-system-x86", &["qemu-system-x86_64"], "a virtual machine with md arrays"),
+    package("binutils", &["strip"], "makes the programs of that machine small"),
 ];
 
 /// Recognised by its module `ensurepip`, not by a program.
@@ -221,7 +223,50 @@ pub(crate) fn everything(shell: &Shell) -> Result {
     }
     .install(shell)?;
     go_cache(shell)?;
+    guest(shell)?;
     node_postgres(shell)
+}
+
+/// The package that depends on Debian's newest kernel for virtual machines.
+const GUEST_KERNEL: &str = "linux-image-cloud-amd64";
+
+/// Kernel and programs of the virtual machine of the tests: Debian's packages, unpacked below the target directory and not
+/// installed, because an installed kernel changes how this host boots. Other systems skip its test.
+fn guest(shell: &Shell) -> Result {
+    let dir = crate::target_dir()?.join("tmp/md-vm");
+    if dir.join("root").exists() || !is_program("dpkg-deb") {
+        return Ok(());
+    }
+    println!("missing: kernel, mdadm and busybox of a virtual machine with md arrays");
+    if guest_kernel(shell).is_none() && is_root(shell)? {
+        // The package lists are missing or old.
+        cmd!(shell, "apt-get update -qq").run()?;
+    }
+    let Some(kernel) = guest_kernel(shell) else {
+        println!("this system has no `{GUEST_KERNEL}`");
+        return Ok(());
+    };
+    let (packages, unpacked) = (dir.join("packages"), dir.join("unpacked"));
+    shell.remove_path(&dir)?;
+    shell.create_dir(&packages)?;
+    {
+        let _dir = shell.push_dir(&packages);
+        // Its own account may not write here.
+        let option = "APT::Sandbox::User=root";
+        cmd!(shell, "apt-get download -qq -o {option} {kernel} mdadm busybox-static").run()?;
+    }
+    for package in shell.read_dir(&packages)? {
+        cmd!(shell, "dpkg-deb --extract {package} {unpacked}").run()?;
+    }
+    shell.remove_path(packages)?;
+    Ok(std::fs::rename(unpacked, dir.join("root"))?)
+}
+
+fn guest_kernel(shell: &Shell) -> Option<String> {
+    let depends = cmd!(shell, "apt-cache depends {GUEST_KERNEL}").quiet().ignore_stderr();
+    let depends = depends.read().ok()?;
+    let names = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names.map(str::to_owned).find(|name| name.starts_with("linux-image-"))
 }
 
 /// Compiles what the Go client of health digests uses of Go's library, once, so that its test does not.

@@ -297,7 +297,7 @@ fn recorded_hosts_give_the_rows_they_gave_before() {
     }
 }
 
-/// What a real kernel says about its arrays, recorded in a virtual machine (`record.py` beside it).
+/// What a real kernel shows of its arrays, recorded in a virtual machine (`ORIGIN.md` beside it).
 #[test]
 fn arrays_of_a_real_kernel_are_rows() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/md-vm");
@@ -313,22 +313,22 @@ fn arrays_of_a_real_kernel_are_rows() {
     let shown = shown(&batches);
     for (table, key, expected) in [
         ("raid\n", "array=\"md0\"", "slots=\"U_UU\" failures_left=0"),
-        ("raid\n", "array=\"md0\"", "failed_members=\"nvme1n1\" metadata=\"1.2\""),
+        ("raid\n", "array=\"md0\"", "failed_members=\"nvme2n1\" metadata=\"1.2\""),
         ("raid\n", "array=\"md1\"", "array_state=\"clean\" slots=\"UU\" failures_left=1"),
         ("raid\n", "array=\"md9\"", "failures_left=3"),
         ("raid\n", "array=\"md127\"", "is_active=false"),
         ("raid\n", "array=\"md127\"", "metadata=\"external:imsm\""),
-        ("raid_member\n", "device=\"nvme1n1\"", "state=\"faulty\""),
-        ("raid_member\n", "device=\"nvme3n1\"", "slot=3 state=\"in_sync\" mirror_set=1"),
+        ("raid_member\n", "device=\"nvme2n1\"", "state=\"faulty\""),
+        ("raid_member\n", "device=\"nvme4n1\"", "slot=3 state=\"in_sync\" mirror_set=1"),
         (
             "raid_member\n",
-            "device=\"nvme4n1\"",
+            "device=\"nvme5n1\"",
             "state=\"in_sync,write_error,want_replacement\" mirror_set=0 errors_total=0 bad_sectors=8",
         ),
-        ("raid_member\n", "device=\"nvme4n1\"", "bad_sector_first=40960"),
-        ("block_device\n", "device=\"nvme0n1\"", "arrays=\"md0\" mount_points=\"/srv\""),
-        ("block_device\n", "device=\"nvme0n1\"", "serial=\"vol00\""),
-        ("block_device\n", "device=\"md0\"", "disks=\"nvme0n1 nvme1n1 nvme2n1 nvme3n1\""),
+        ("raid_member\n", "device=\"nvme5n1\"", "bad_sector_first=40960"),
+        ("block_device\n", "device=\"nvme1n1\"", "arrays=\"md0\" mount_points=\"/srv\""),
+        ("block_device\n", "device=\"nvme1n1\"", "serial=\"disk1\""),
+        ("block_device\n", "device=\"md0\"", "disks=\"nvme1n1 nvme2n1 nvme3n1 nvme4n1\""),
     ] {
         let line = shown_line(&shown, table, key);
         assert!(line.contains(expected), "{expected} is not in {line}");
