@@ -87,6 +87,28 @@ impl DataFile {
     }
 }
 
+/// Path of file `id` of a table, below the directory of its tier; `date` is the day of its rows.
+pub fn file_path(table: &str, date: &str, id: i64) -> String {
+    format!("data/{table}/{date}/{id:012}.parquet")
+}
+
+/// The number of the file at a path of [`file_path`]'s form; `None` for every other path, such as one
+/// that leaves the directory. Manifests and pieces of queries come from backups and other hubs.
+pub fn file_number(path: &str) -> Option<i64> {
+    let mut parts = path.strip_prefix("data/")?.split('/');
+    let (table, date, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_table = table.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_date = date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let id = name.strip_suffix(".parquet")?.parse().ok()?;
+    let is_same = parts.next().is_none() && file_path(table, date, id) == path;
+    (is_table && is_date && !table.is_empty() && !date.is_empty() && is_same).then_some(id)
+}
+
+/// Whether a path stays in the directory that it is joined to.
+pub fn is_inside(path: &str) -> bool {
+    path.split('/').all(|part| !matches!(part, "" | "." | "..")) && !path.contains('\0')
+}
+
 /// A file in the cold tier, from [`DataFile::location`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowLocation<'a> {
@@ -121,6 +143,27 @@ mod tests {
     use weir_tables::Log;
 
     use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_store_or_have_no_number() {
+        assert_eq!(file_number(&file_path("log", "1970-01-01", 7)), Some(7));
+        assert_eq!(file_number(&file_path("tcp_stat", "-0001-01-01", 1 << 50)), Some(1 << 50));
+        for other in [
+            "",
+            "data/log/1970-01-01/7.parquet",
+            "data/log/1970-01-01/+00000000007.parquet",
+            "data/log/../../../etc/000000000007.parquet",
+            "data/log/../000000000007.parquet",
+            "data/../1970-01-01/000000000007.parquet",
+            "data/log//000000000007.parquet",
+            "data//1970-01-01/000000000007.parquet",
+            "/data/log/1970-01-01/000000000007.parquet",
+            "data/log/1970-01-01/000000000007.parquet/../../manifest",
+            "manifest.sqlite",
+        ] {
+            assert_eq!(file_number(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn location_in_the_cold_tier_has_size_and_seal() {

@@ -19,7 +19,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 use weir_tables::{Column, DataKind, Micros, TableSpec};
 
-use crate::data_file::DataFile;
+use crate::data_file::{DataFile, file_path};
 use crate::data_file_writer::DataFileWriter;
 use crate::error::StoreError;
 use crate::memtable::timestamps;
@@ -111,7 +111,7 @@ impl FileMaker {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let date = Micros(day.saturating_mul(86_400_000_000)).to_string();
         let date = date.split('T').next().unwrap_or_default();
-        (id, format!("data/{}/{date}/{id:012}.parquet", table.name))
+        (id, file_path(table.name, date, id))
     }
 
     /// Removes files that will not be in the manifest; the next start removes leftovers.
