@@ -7,6 +7,9 @@ use std::path::Path;
 
 use crate::error::{LinkError, LinkErrorKind};
 
+/// Begins the first line of a file whose lines have a checksum.
+const CHECKSUM: &str = "checksum = ";
+
 /// Creates a directory (0700) and its parents.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), LinkError> {
     DirBuilder::new()
@@ -48,6 +51,34 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, LinkError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LinkError::storage("read", path, &error)),
     }
+}
+
+/// Replaces a file with lines of `key = value`, with their checksum before them.
+pub(crate) fn write_lines(path: &Path, lines: &str) -> Result<(), LinkError> {
+    let sum = crc32fast::hash(lines.as_bytes());
+    write(path, format!("{CHECKSUM}{sum:08x}\n{lines}").as_bytes())
+}
+
+/// Reads what [`write_lines`] wrote; `None` if it does not exist. The file of an older weir has no
+/// checksum, and no key beside `keys`: a changed key must not undo a revocation.
+pub(crate) fn read_lines(path: &Path, keys: &[&str]) -> Result<Option<String>, LinkError> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let intact = match text.strip_prefix(CHECKSUM).and_then(|rest| rest.split_once('\n')) {
+        Some((sum, lines)) => {
+            (sum == format!("{:08x}", crc32fast::hash(lines.as_bytes()))).then_some(lines)
+        }
+        None => {
+            let is_known = |(key, _): (&str, &str)| keys.contains(&key.trim());
+            let are_known = text.lines().all(|line| line.split_once('=').is_some_and(is_known));
+            are_known.then_some(text.as_str())
+        }
+    };
+    let intact = intact.map(str::to_owned).ok_or_else(|| {
+        let text = format!("cannot use `{}`: it changed after writing", path.display());
+        LinkError::new(LinkErrorKind::Storage, text)
+            .hint("restore the file from a backup, or remove it")
+    });
+    intact.map(Some)
 }
 
 /// Sorted names of the files in a directory; empty if it does not exist.

@@ -5,6 +5,8 @@
 //!   link/invites/<id>            secret (hashed), expiry, name; who used it
 //!   link/agents/<name>           id, when it joined; when it was revoked
 //! ```
+//! Their lines have a checksum: a changed byte neither undoes a revocation nor renews a token.
+//!
 //! Files let `weir hub invite` and `weir hub revoke` work whether the hub runs or not. The hub
 //! checks the directory twice a second; every change renames a file into it, which updates the
 //! directory's modification time.
@@ -25,6 +27,11 @@ use crate::{files, secret};
 pub const NAME_BYTES_MAX: usize = 64;
 /// Limit of open invitations.
 const INVITES_MAX: usize = 10_000;
+
+/// Keys of an invitation's file.
+const INVITE_KEYS: &[&str] = &["secret_sha256", "expires_micros", "name", "used_by"];
+/// Keys of an agent's file.
+const AGENT_KEYS: &[&str] = &["id", "joined_micros", "request_sha256", "revoked_micros"];
 
 /// An agent of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +131,7 @@ impl Registry {
         if let Some(name) = &invitation.name {
             text += &format!("name = {name}\n");
         }
-        files::write(&dir.join(secret::hex(&invite)), text.as_bytes())?;
+        files::write_lines(&dir.join(secret::hex(&invite)), &text)?;
         Ok((invite, secret))
     }
 
@@ -133,9 +140,10 @@ impl Registry {
         let dir = self.dir.join("invites");
         for name in files::names(&dir)? {
             let path = dir.join(name);
-            let expires = files::read(&path)?
-                .and_then(|text| KeyValueLines(&text).value("expires_micros")?.parse().ok())
-                .map(Micros);
+            // A damaged one is reported to its holder.
+            let text = files::read_lines(&path, INVITE_KEYS).ok().flatten();
+            let expires =
+                text.and_then(|text| parse_micros(KeyValueLines(&text).value("expires_micros")?));
             if expires.is_some_and(|expires| expires + Duration::from_secs(7 * 86_400) < now) {
                 std::fs::remove_file(&path)
                     .map_err(|error| LinkError::storage("remove", &path, &error))?;
@@ -159,7 +167,7 @@ impl Registry {
         let _guard = self.lock_changes();
         let path = self.dir.join("invites").join(secret::hex(invite));
         let key = secret::sha256(request);
-        let text = files::read(&path)?.ok_or_else(unknown_token)?;
+        let text = files::read_lines(&path, INVITE_KEYS)?.ok_or_else(unknown_token)?;
         let hash = files::parsed(&text, &path, "secret_sha256", secret::unhex::<32>)?;
         if !SecretBytes(&hash).is_same(&secret::sha256(secret)) {
             return Err(unknown_token());
@@ -195,7 +203,7 @@ impl Registry {
         let agent =
             Agent { name: name.to_owned(), id: secret::random(), joined: now, revoked: None, key };
         self.store(&agent)?;
-        files::write(&path, format!("{text}used_by = {name}\n").as_bytes())?;
+        files::write_lines(&path, &format!("{text}used_by = {name}\n"))?;
         Ok(agent)
     }
 
@@ -211,7 +219,7 @@ impl Registry {
         if let Some(at) = agent.revoked {
             text += &format!("revoked_micros = {}\n", at.0);
         }
-        files::write(&dir.join(&agent.name), text.as_bytes())
+        files::write_lines(&dir.join(&agent.name), &text)
     }
 
     /// The agent with a name.
@@ -223,7 +231,7 @@ impl Registry {
         if check_name(name).is_err() {
             return Ok(None);
         }
-        let Some(text) = files::read(&path)? else { return Ok(None) };
+        let Some(text) = files::read_lines(&path, AGENT_KEYS)? else { return Ok(None) };
         Ok(Some(Agent {
             name: name.to_owned(),
             id: files::parsed(&text, &path, "id", secret::unhex)?,
@@ -402,6 +410,58 @@ mod tests {
         assert_eq!(registry.admit("web1", &second.id), Ok(second));
         assert!(registry.revoke("web9", NOW).is_err());
         assert_eq!(registry.agents().expect("they can be read").len(), 1);
+    }
+
+    /// Each file that differs from this one in a bit, or ends before it.
+    fn damaged(intact: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let cut = (0..intact.len()).map(|length| intact[..length].to_vec());
+        let bits = (0..intact.len()).flat_map(|at| (0..8).map(move |bit| (at, bit)));
+        cut.chain(bits.map(|(at, bit)| {
+            let mut bytes = intact.to_vec();
+            bytes[at] ^= 1 << bit;
+            bytes
+        }))
+    }
+
+    #[test]
+    fn damaged_file_undoes_no_revocation_and_renews_no_token() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let registry = Registry::new(dir.path());
+        let any = Invitation { expires: NOW + HOUR, name: None };
+        let (invite, secret) = registry.invite(&any, NOW).expect("an invitation");
+        let agent = registry.redeem((&invite, &secret), "web1", b"request", NOW).expect("one");
+        registry.revoke("web1", NOW).expect("it exists");
+        let path = dir.path().join("agents/web1");
+        let intact = std::fs::read(&path).expect("an agent's file");
+        for bytes in damaged(&intact) {
+            std::fs::write(&path, &bytes).expect("a writable file");
+            let text = registry.admit("web1", &agent.id).expect_err("revoked").text;
+            assert!(text.contains("agents/web1`"), "{text}: {}", bytes.escape_ascii());
+        }
+        std::fs::write(&path, intact).expect("a writable file");
+        let path = dir.path().join("invites").join(secret::hex(&invite));
+        for bytes in damaged(&std::fs::read(&path).expect("an invitation's file")) {
+            std::fs::write(&path, &bytes).expect("a writable file");
+            let denial = registry.redeem((&invite, &secret), "web2", b"two", NOW);
+            let text = denial.expect_err("used").text;
+            assert!(text.contains("invites/"), "{text}: {}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn file_of_an_older_weir_has_no_checksum() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let registry = Registry::new(dir.path());
+        let (id, key) = ("1".repeat(32), "2".repeat(64));
+        let text = format!("id = {id}\njoined_micros = 5\nrequest_sha256 = {key}\n");
+        std::fs::create_dir(dir.path().join("agents")).expect("a directory");
+        std::fs::write(dir.path().join("agents/web1"), &text).expect("a writable file");
+        assert!(registry.admit("web1", &[0x11; 16]).is_ok());
+        registry.revoke("web1", NOW).expect("it exists");
+        assert_eq!(
+            registry.admit("web1", &[0x11; 16]).map_err(|it| it.code),
+            Err(GoodbyeCode::Revoked)
+        );
     }
 
     #[test]
