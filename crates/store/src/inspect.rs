@@ -9,7 +9,7 @@ use weir_datafile::{DataFile, ErrorKind, FileCheck, Inspection, StoreError, data
 use weir_tier::{FileLocations, SlowOptions};
 
 use crate::cluster::ManifestOptions;
-use crate::manifest::{PostgresManifest, SqliteManifest};
+use crate::manifest::{PostgresManifest, SqliteManifest, odd_path};
 use crate::write_path::log_check;
 
 /// Inspects the store in `dir`, whose cold tier is `slow`; `is_thorough` reads every row of every
@@ -52,7 +52,12 @@ fn check_own_files(dir: &Path, path: &Path, inspection: &mut Inspection) -> Resu
         let why = "changed after writing: the checksum differs".to_owned();
         inspection.problems.push(("manifest.sqlite".to_owned(), why));
     }
-    let floor = manifest.load()?.wal_floor;
+    let content = manifest.load()?;
+    if let Some(path) = odd_path(&content, &manifest.gc_queue()?) {
+        let why = format!("`{}` in it is no path of its file", path.escape_debug());
+        inspection.problems.push(("manifest.sqlite".to_owned(), why));
+    }
+    let floor = content.wal_floor;
     inspection.problems.extend(log_check::problems(&dir.join("wal"), floor)?);
     Ok(())
 }

@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot, watch};
-use weir_datafile::{ErrorKind, FileMaker, Snapshot, StoreError, Tier, table_index};
+use weir_datafile::{
+    ErrorKind, FileMaker, RECORD_BYTES_MAX, Snapshot, StoreError, Tier, table_index,
+};
 use weir_sql::{EndedQuery, Query, QueryEngine, QueryWorker};
 use weir_tables::{Clock, Micros, Parcel, StreamId, TABLES, TableSpec};
 use weir_tier::{CacheSpace, FileLocations, SlowOptions};
@@ -31,7 +33,7 @@ use crate::store_query::StoreQuery;
 use crate::write_path::adapt::adapt;
 use crate::write_path::shared::StoreState;
 use crate::write_path::streams::StreamPositions;
-use crate::write_path::wal::{RECORD_BYTES_MAX, Wal};
+use crate::write_path::wal::Wal;
 use crate::write_path::writer::{AppendRequest, Appended, LogWriter, WriterCommand, WriterLog};
 
 /// Stores rows and answers SQL. One per data directory.

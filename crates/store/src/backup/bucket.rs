@@ -19,11 +19,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{BackupObject, ErrorKind, SnapshotList, StoreError};
 use weir_tier::{BucketTier, SlowBucketOptions};
 
-use super::list::SnapshotList;
-use super::object::{BackupObject, write_copy};
+use super::object::write_copy;
 use super::target::{BackupTarget, OURS, VERSION, check_version, refuse_other, taken};
 use crate::cluster::random;
 

@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use weir_datafile::{StoreError, sync_dir};
+use weir_datafile::{BackupObject, SnapshotList, StoreError, sync_dir};
 
-use super::list::SnapshotList;
-use super::object::{BackupObject, write_copy};
+use super::object::write_copy;
 use super::target::{BackupTarget, OURS, VERSION, check_version, refuse_other, taken};
 use super::{full, make_dir, rename, sync_file, write};
 use crate::directory::lock_file;

@@ -8,7 +8,6 @@
 
 mod bucket;
 mod directory;
-mod list;
 mod object;
 mod restore;
 mod restore_cluster;
@@ -17,17 +16,17 @@ mod target;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use weir_tables::Micros;
 
 use crate::cluster::{ManifestOptions, ReaderLease};
 use crate::manifest::{Hubs, PostgresManifest};
-use list::SnapshotList;
-use object::{BackupObject, KnownObjects, ObjectCatalog};
+use object::{KnownObjects, ObjectCatalog, object_of_file};
 use source::BackupSource;
 use target::BackupTarget;
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{BackupObject, ErrorKind, SnapshotList, StoreError, create_own};
 use weir_tier::{SlowOptions, SlowPlace};
 
 pub use restore::{RestoreSummary, restore};
@@ -207,7 +206,7 @@ fn manifest_of(
 ) -> Result<PathBuf, StoreError> {
     let path = target.manifest(snapshot)?;
     let place = format!("{}/snapshots/{snapshot}/manifest.sqlite", target.name());
-    list.check_manifest(&path, &place)?;
+    list.check_manifest(&object_of_file(&path)?, &place)?;
     Ok(path)
 }
 
@@ -263,7 +262,7 @@ fn copy_all(
     for _ in 0..TRIES {
         drop(std::fs::remove_file(&copy));
         let files = source.copy_manifest(&copy, now)?;
-        let mut list = SnapshotList::new(&copy)?;
+        let mut list = SnapshotList::new(object_of_file(&copy)?);
         let mut is_whole = true;
         for (path, tier) in files {
             match objects.take(&source.places, &path, tier)? {
@@ -294,8 +293,11 @@ fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    std::fs::write(path, bytes).map_err(|error| full(StoreError::io("write", path, &error)))?;
-    sync_file(path)
+    let written = create_own(path, 0o600).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(|error| full(StoreError::io("write", path, &error)))
 }
 
 fn sync_file(path: &Path) -> Result<(), StoreError> {

@@ -4,68 +4,23 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind as IoKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use ring::digest::{Context, SHA256};
-use weir_datafile::{StoreError, Tier};
+use weir_datafile::{BackupObject, ListEntry, StoreError, Tier, create_own};
 use weir_tables::hex;
 use weir_tier::FileLocations;
 
-use crate::backup::list::ListEntry;
 use crate::backup::target::BackupTarget;
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The identity of an object: checksum and length.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BackupObject {
-    /// SHA-256 in hexadecimal digits.
-    pub(super) name: String,
-    pub(super) byte_count: u64,
-}
-
-impl BackupObject {
-    /// `None` when the name is no SHA-256.
-    pub(super) fn new(name: &str, byte_count: u64) -> Option<Self> {
-        let is_name = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_name.then(|| Self { name: name.to_owned(), byte_count })
-    }
-
-    /// Whether `path` is an object's path: some services list directories too.
-    pub(super) fn is_path(path: &str) -> bool {
-        let object = path.rsplit('/').next().and_then(|name| Self::new(name, 0));
-        object.is_some_and(|object| object.path() == path)
-    }
-
-    /// Hashes a file.
-    pub(super) fn of_file(path: &Path) -> Result<Self, StoreError> {
-        let object = File::open(path).and_then(|mut file| copy(&mut file, &mut std::io::sink()));
-        object.map_err(|error| StoreError::io("read", path, &error))
-    }
-
-    /// Path below the root of a backup.
-    pub(super) fn path(&self) -> String {
-        format!("objects/{}/{}", &self.name[..2], self.name)
-    }
-
-    /// Compares with the bytes `found` at `place`; a message when they differ.
-    pub(super) fn compare(&self, place: &str, found: &Self) -> Result<(), String> {
-        if found == self {
-            return Ok(());
-        }
-        let why = match found.byte_count == self.byte_count {
-            true => "its bytes are not what was written".to_owned(),
-            false => format!("it has {} bytes, not {}", found.byte_count, self.byte_count),
-        };
-        Err(format!("`{place}` is damaged: {why}"))
-    }
-}
-
-/// Computes the SHA-256 of `bytes`.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    hex(ring::digest::digest(&SHA256, bytes).as_ref())
+/// Hashes a file.
+pub(super) fn object_of_file(path: &Path) -> Result<BackupObject, StoreError> {
+    let object = File::open(path).and_then(|mut file| copy(&mut file, &mut std::io::sink()));
+    object.map_err(|error| StoreError::io("read", path, &error))
 }
 
 /// Copies all bytes; returns their identity.
@@ -181,8 +136,7 @@ pub(super) fn write_copy(
     to: &Path,
     mode: u32,
 ) -> std::io::Result<BackupObject> {
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(to)?;
+    let mut file = create_own(to, mode)?;
     let object = copy(from, &mut file)?;
     file.sync_all()?;
     Ok(object)

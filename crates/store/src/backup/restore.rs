@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use weir_datafile::{ErrorKind, StoreError, sync_dir};
+use weir_datafile::{ErrorKind, ListEntry, StoreError, sync_dir};
 use weir_tier::SlowPlace;
 
-use crate::backup::list::ListEntry;
 use crate::backup::object::write_copy;
 use crate::backup::target::{self, BackupTarget};
 use crate::backup::{full, make_dir, manifest_of, rename, sync_file, write};
@@ -100,11 +99,6 @@ fn refuse_used(dir: &Path) -> Result<(), StoreError> {
 }
 
 fn bring(target: &dyn BackupTarget, entry: &ListEntry, to: &Path) -> Result<(), StoreError> {
-    let is_inside = !entry.path.starts_with('/') && !entry.path.split('/').any(|part| part == "..");
-    if !is_inside {
-        let text = format!("cannot restore `{}`: it is no path below the directory", entry.path);
-        return Err(StoreError::new(ErrorKind::Corrupt, text));
-    }
     let place = target.place(&entry.object);
     let mut from = target.open(&entry.object).map_err(|error| {
         StoreError::io("read", Path::new(&place), &error).with_hint(other_snapshot(entry))

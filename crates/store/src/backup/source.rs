@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_datafile::{ErrorKind, StoreError, Tier};
+use weir_datafile::{ErrorKind, SnapshotList, StoreError, Tier};
 use weir_ledger::SqliteLedger;
 use weir_tables::Micros;
 use weir_tier::{FileLocations, SlowOptions};
 
-use crate::backup::list::SnapshotList;
 use crate::backup::object::ObjectCatalog;
 use crate::cluster::ManifestOptions;
 use crate::maintenance::trusted_clock::CLOCK_FILE;

@@ -5,13 +5,12 @@ use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{BackupObject, ErrorKind, SnapshotList, StoreError};
 use weir_tier::SlowPlace;
 
 use super::bucket::BucketTarget;
 use super::directory::DirectoryTarget;
-use super::list::SnapshotList;
-use super::object::{BackupObject, copy};
+use super::object::copy;
 
 /// The first line of `VERSION` in a backup.
 pub(super) const VERSION: &str = "weir backup 1";

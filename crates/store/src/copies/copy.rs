@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
-use weir_datafile::{ErrorKind, StoreError};
+use weir_datafile::{
+    ErrorKind, RECORD_BYTES_MAX, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, StoreError, checked_parcel,
+    record_length,
+};
 use weir_sql::Condition;
 use weir_tables::{CopiedRows, LogPosition, Parcel, TableSpec};
 
@@ -22,9 +25,7 @@ use crate::copies::positions::{CopyPositions, CopyState};
 use crate::write_path::adapt::adapt;
 use crate::write_path::segments::{SegmentOffset, SegmentStart, Segments};
 use crate::write_path::shared::StoreState;
-use crate::write_path::wal::{
-    RECORD_BYTES_MAX, RECORD_HEAD_BYTES, SEGMENT_HEAD_BYTES, checked, path_of, record_length,
-};
+use crate::write_path::wal::path_of;
 
 /// Rows per batch, before the condition is applied.
 const ROWS_AT_ONCE: usize = 1024;
@@ -371,7 +372,7 @@ impl LogReader {
             Err(error) if error.kind() == Io::UnexpectedEof => return Ok(None),
             outcome => outcome.map_err(|error| self.fail(&error))?,
         }
-        let is_whole = checked(&bytes, self.sequence).is_some();
+        let is_whole = checked_parcel(&bytes, self.sequence).is_some();
         Ok(is_whole.then_some(CopiedRecord { bytes, sequence: self.sequence }))
     }
 

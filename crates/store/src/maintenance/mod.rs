@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use tokio::sync::oneshot;
-use weir_datafile::{DataFile, ErrorKind, FileCheck, FileMaker, Inspection, StoreError, Tier};
+use weir_datafile::{
+    DataFile, ErrorKind, FileCheck, FileMaker, Inspection, StoreError, Tier, is_inside,
+};
 use weir_sql::QueryEngine;
 use weir_tables::{Micros, TABLES};
 use weir_tier::FileLocations;
@@ -373,6 +375,10 @@ impl Maintenance {
 /// Deletes a file below the data directory; returns whether it is gone. The next start deletes
 /// leftovers.
 pub(crate) fn delete(directory: &Directory, path: &str) -> bool {
+    if !is_inside(path) {
+        tracing::error!(path, "a file outside of the data directory is not deleted");
+        return true;
+    }
     match std::fs::remove_file(directory.file(path)) {
         Ok(()) => true,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,

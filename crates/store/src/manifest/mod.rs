@@ -16,7 +16,7 @@ mod upgrade;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use weir_datafile::{DataFile, StoreError, Tier};
+use weir_datafile::{DataFile, ErrorKind, StoreError, Tier, file_number};
 use weir_tables::{Micros, StreamId};
 
 pub use moving::Hubs;
@@ -127,15 +127,20 @@ impl Manifest {
         }
     }
 
-    /// Compares the content with the checksum of the last commit. PostgreSQL has its own.
+    /// Compares the content with the checksum of the last commit, where it has one (PostgreSQL has
+    /// its own), and the paths with those that a store gives to its files: a backup may be forged.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Own(manifest) => manifest.check(),
-            Self::Shared(_) => Ok(()),
+        if let Self::Own(manifest) = self {
+            manifest.check()?;
         }
+        let Some(path) = odd_path(&self.load()?, &self.gc_queue()?) else { return Ok(()) };
+        let path = path.escape_debug();
+        let text = format!("cannot open the manifest: `{path}` in it is no path of its file");
+        Err(StoreError::new(ErrorKind::Corrupt, text)
+            .with_hint("`weir store repair` removes the entry; do not use a backup of strangers"))
     }
 
     /// Accepts the present content as right.
@@ -193,6 +198,16 @@ impl Manifest {
             Self::Shared(manifest) => manifest.set_slow_id(id),
         }
     }
+}
+
+/// First path that a store would not give to its file.
+pub(crate) fn odd_path(content: &ManifestContent, queue: &[QueuedDeletion]) -> Option<String> {
+    let is_odd = |id: i64, path: &str| file_number(path) != Some(id);
+    let file = content.files.iter().find(|file| is_odd(file.id, &file.path));
+    let queued = queue.iter().find(|file| is_odd(file.id, &file.path));
+    // Of tables that this weir does not know.
+    let other = content.paths.iter().find(|path| file_number(path).is_none());
+    file.map(|file| &file.path).or(queued.map(|file| &file.path)).or(other).cloned()
 }
 
 fn tier_of(name: &str) -> Tier {

@@ -24,7 +24,7 @@ use crate::options::StoreOptions;
 use crate::store::Store;
 use salvage::{SalvageReport, salvage};
 use weir_datafile::{
-    DataFile, ErrorKind, FileCheck, Inspection, StoreError, Tier, data_files, sync_dir,
+    DataFile, ErrorKind, FileCheck, Inspection, StoreError, Tier, data_files, file_number, sync_dir,
 };
 use weir_tier::FileLocations;
 
@@ -98,10 +98,17 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<FileRepair>, Vec<String>), St
     bring_home(&places, &manifest)?;
     let mut mended = Vec::new();
     for file in files {
+        let is_own = file_number(&file.path) == Some(file.id);
         let look = FileCheck { places: &places, file: &file, is_thorough: true };
-        let Err(why) = look.look(&mut Inspection::default()) else { continue };
+        let why = match is_own {
+            true => look.look(&mut Inspection::default()).err(),
+            false => Some("has the path of no data file".to_owned()),
+        };
+        let Some(why) = why else { continue };
         let path = directory.file(&file.path);
-        if file.tier == Tier::Slow {
+        if !is_own {
+            tracing::warn!(path = file.path, "the path is not touched");
+        } else if file.tier == Tier::Slow {
             fetch(&places, &file.path, &path.with_added_extension(DAMAGED))?;
         } else if path.exists() {
             let damaged = path.with_added_extension(DAMAGED);
@@ -112,6 +119,9 @@ fn take_out(options: &StoreOptions) -> Result<(Vec<FileRepair>, Vec<String>), St
         manifest.forget(&[file.id])?;
         mended.push(of_entry(&file, why));
     }
+    let waiting = manifest.gc_queue()?.into_iter();
+    let odd = waiting.filter(|file| file_number(&file.path) != Some(file.id)).map(|file| file.id);
+    manifest.forget(&odd.collect::<Vec<_>>())?;
     manifest.seal()?;
     Ok((mended, stray_files(&options.dir, &manifest)?))
 }

@@ -9,13 +9,6 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::write_path::wal::{
-    BEGINS_GROUP, RECORD_HEAD_BYTES, checksum, record_at, record_length, record_sequence,
-};
-
-/// A record after damage has a number this close.
-const NEAR: u64 = 1 << 20;
-
 /// What a start left out of the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogDamage {
@@ -106,53 +99,4 @@ fn write_once(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// A run of zeros this long is a page that did not reach the disk.
-const ZEROS: usize = 512;
-
-/// Whether the invalid record at `at`, behind which no later group follows, was whole once: it has
-/// the length that it states, or records of its own group follow, and no page of it is missing.
-pub(crate) fn is_changed(segment: &[u8], at: usize, expected: u64) -> bool {
-    let found = find_intact(segment, at, expected);
-    let bytes = &segment[at..found.map_or(segment.len(), |(end, _)| end)];
-    let is_whole = || {
-        let head = bytes.first_chunk::<RECORD_HEAD_BYTES>();
-        let fits = head.is_some_and(|head| RECORD_HEAD_BYTES + record_length(head) <= bytes.len());
-        fits || is_whole_but_length(segment, at, expected)
-    };
-    let has_gap = bytes.split(|byte| *byte != 0).any(|zeros| zeros.len() >= ZEROS);
-    (found.is_some() || is_whole()) && !has_gap && bytes.iter().any(|byte| *byte != 0)
-}
-
-/// Whether an intact record that begins a group follows `at`: if so, the bytes at `at` were synced
-/// once.
-pub(crate) fn has_later_group(segment: &[u8], at: usize, sequence: u64) -> bool {
-    let is_near = |found: u64| found > sequence && found - sequence < 1 << 20;
-    (at + 1..segment.len())
-        .any(|at| record_at(segment, at, is_near).is_some_and(|record| record.begins_group))
-}
-
-/// Whether the bytes from `at` to the end are a record of this number but for its length.
-fn is_whole_but_length(segment: &[u8], at: usize, sequence: u64) -> bool {
-    let Some((head, bytes)) = segment[at..].split_first_chunk::<RECORD_HEAD_BYTES>() else {
-        return false;
-    };
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX) & !BEGINS_GROUP;
-    [0, BEGINS_GROUP]
-        .iter()
-        .any(|flag| head[4..8] == checksum(length | flag, sequence, bytes).to_le_bytes())
-}
-
-/// Offset and number of the next intact record after the damaged one at `at`. The length of the
-/// damaged record is tried first, because a parcel may contain bytes that look like a record.
-pub(crate) fn find_intact(segment: &[u8], at: usize, expected: u64) -> Option<(usize, u64)> {
-    let intact = |at: usize| {
-        let sequence = record_sequence(segment, at)?;
-        let is_next = sequence >= expected && sequence - expected < NEAR;
-        is_next.then_some((at, sequence))
-    };
-    let head = segment.get(at..).and_then(|rest| rest.first_chunk::<RECORD_HEAD_BYTES>());
-    let behind = head.map(|head| at + RECORD_HEAD_BYTES + record_length(head));
-    behind.and_then(intact).or_else(|| (at + 1..segment.len()).find_map(intact))
 }

@@ -16,7 +16,9 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::write_path::wal::{SEGMENT_HEAD_BYTES, path_of};
+use weir_datafile::SEGMENT_HEAD_BYTES;
+
+use crate::write_path::wal::path_of;
 
 /// Shared by the log, which extends it, and by copies, which read it.
 #[derive(Debug, Default)]

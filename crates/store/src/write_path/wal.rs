@@ -1,11 +1,9 @@
 //! The write-ahead log: acknowledged rows that are not flushed yet. Layout: `docs/formats/wal.md`.
 //!
-//! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. Only
-//! the last group of the last segment can be torn, because a group is written after the previous
-//! one was synced. Invalid bytes are therefore cut off, after a copy, when no later group follows
-//! and they look like the beginning of a write. Otherwise they were acknowledged and changed later:
-//! they are set aside and counted (see [`crate::write_path::damage`]), and the start goes on with
-//! the records after them.
+//! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. The torn
+//! end of the last segment is cut off, after a copy. Other invalid bytes were acknowledged and
+//! changed later ([`SegmentPieces`] tells them apart): they are set aside and counted (see
+//! [`crate::write_path::damage`]), and the start goes on with the records after them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -14,20 +12,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_datafile::{ErrorKind, StoreError, sync_dir};
+use weir_datafile::{
+    ErrorKind, SEGMENT_HEAD_BYTES, SegmentPiece, SegmentPieces, StoreError, first_sequence,
+    record_head, record_sequence, segment_head, sync_dir,
+};
 
-use crate::write_path::damage::{LogDamage, find_intact, has_later_group, is_changed};
+use crate::write_path::damage::LogDamage;
 use crate::write_path::segments::{DurableEnd, LogSegment, SegmentStart, Segments};
-
-/// `WWAL`, version 1, then the sequence number of the first record.
-const MAGIC: &[u8; 8] = b"WWAL\x01\0\0\0";
-pub(crate) const SEGMENT_HEAD_BYTES: usize = 16;
-pub(crate) const RECORD_HEAD_BYTES: usize = 16;
-/// Flag in a record's length: the record begins a group.
-pub(crate) const BEGINS_GROUP: u32 = 1 << 31;
-
-/// Maximum length of an encoded parcel.
-pub(crate) const RECORD_BYTES_MAX: usize = 256 << 20;
 
 /// The log, open for appending.
 #[derive(Debug)]
@@ -88,6 +79,10 @@ impl Wal {
             if number < floor {
                 let (first_sequence, length) = measure(&path)?;
                 segments.add(number, LogSegment { first_sequence, bytes: length });
+                // Copies read on from it: the numbers behind it must continue.
+                if numbers.iter().rfind(|number| **number < floor) == Some(&number) {
+                    next_sequence = end_sequence(&path, first_sequence)?;
+                }
                 continue;
             }
             let is_last = Some(&number) == numbers.last();
@@ -144,8 +139,7 @@ impl Wal {
         let mut sequence = self.next_sequence;
         let mut group = Vec::new();
         for record in records {
-            let begins = if group.is_empty() { BEGINS_GROUP } else { 0 };
-            group.push((record_head(begins, sequence, record), record));
+            group.push((record_head(group.is_empty(), sequence, record), record));
             sequence += 1;
         }
         if group.is_empty() {
@@ -292,8 +286,7 @@ fn create(dir: &Path, start: SegmentStart) -> Result<File, StoreError> {
 fn create_segment(path: &Path, first_sequence: u64) -> std::io::Result<File> {
     // A failed roll may have left the file; it holds no record.
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(MAGIC)?;
-    file.write_all(&first_sequence.to_le_bytes())?;
+    file.write_all(&segment_head(first_sequence))?;
     file.sync_all()?;
     Ok(file)
 }
@@ -318,7 +311,15 @@ fn read_measures(path: &Path) -> std::io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
     let mut head = Vec::with_capacity(SEGMENT_HEAD_BYTES);
     file.take(SEGMENT_HEAD_BYTES as u64).read_to_end(&mut head)?;
-    Ok((segment_head(&head).unwrap_or(u64::MAX), length))
+    Ok((first_sequence(&head).unwrap_or(u64::MAX), length))
+}
+
+/// Number of the record after a closed segment; 0 when it is unknown.
+fn end_sequence(path: &Path, first_sequence: u64) -> Result<u64, StoreError> {
+    let segment = std::fs::read(path).map_err(|error| StoreError::io("read", path, &error))?;
+    let mut pieces = SegmentPieces::new(&segment, first_sequence, false);
+    let is_whole = pieces.all(|piece| matches!(piece, SegmentPiece::Record { .. }));
+    Ok(if is_whole && first_sequence != u64::MAX { pieces.next_sequence() } else { 0 })
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
@@ -338,66 +339,11 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> std::io::Result
     Ok(())
 }
 
-fn record_head(begins: u32, sequence: u64, bytes: &[u8]) -> [u8; RECORD_HEAD_BYTES] {
-    let length = u32::try_from(bytes.len()).expect("parcels are below RECORD_BYTES_MAX") | begins;
-    let mut head = [0; RECORD_HEAD_BYTES];
-    head[..4].copy_from_slice(&length.to_le_bytes());
-    head[4..8].copy_from_slice(&checksum(length, sequence, bytes).to_le_bytes());
-    head[8..].copy_from_slice(&sequence.to_le_bytes());
-    head
-}
-
-pub(crate) fn checksum(length: u32, sequence: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&length.to_le_bytes());
-    hasher.update(&sequence.to_le_bytes());
-    hasher.update(bytes);
-    hasher.finalize()
-}
-
-/// An intact record of a segment.
-pub(crate) struct WalRecord<'a> {
-    pub(crate) begins_group: bool,
-    bytes: &'a [u8],
-    /// Offset after it.
-    pub(crate) end: usize,
-}
-
-/// Length of the parcel after a record header; the caller must verify the record with `checked`.
-pub(crate) fn record_length(head: &[u8; RECORD_HEAD_BYTES]) -> usize {
-    let length = u32::from_le_bytes(head[..4].try_into().expect("4 bytes"));
-    (length & !BEGINS_GROUP) as usize
-}
-
-/// The parcel of a single record, if the record is intact and has this sequence number.
-pub(crate) fn checked(record: &[u8], sequence: u64) -> Option<&[u8]> {
-    record_at(record, 0, |found| found == sequence).map(|found| found.bytes)
-}
-
-/// The record at `at`, if it is intact and `is_expected` accepts its sequence number.
-pub(crate) fn record_at(
-    segment: &[u8],
-    at: usize,
-    is_expected: impl Fn(u64) -> bool,
-) -> Option<WalRecord<'_>> {
-    let head: &[u8; RECORD_HEAD_BYTES] =
-        segment.get(at..at + RECORD_HEAD_BYTES)?.try_into().ok()?;
-    let length = u32::from_le_bytes(head[..4].try_into().ok()?);
-    let sequence = u64::from_le_bytes(head[8..].try_into().ok()?);
-    let size = (length & !BEGINS_GROUP) as usize;
-    let start = at + RECORD_HEAD_BYTES;
-    let bytes = segment.get(start..start.checked_add(size)?)?;
-    if !is_expected(sequence) || head[4..8] != checksum(length, sequence, bytes).to_le_bytes() {
-        return None;
-    }
-    Some(WalRecord { begins_group: length & BEGINS_GROUP != 0, bytes, end: start + size })
-}
-
 /// Whether a segment has no complete header: the name is created before the header is durable.
 fn is_headless(path: &Path) -> bool {
     let length = std::fs::metadata(path).map_or(u64::MAX, |meta| meta.len());
     length <= SEGMENT_HEAD_BYTES as u64
-        && std::fs::read(path).is_ok_and(|bytes| segment_head(&bytes).is_none())
+        && std::fs::read(path).is_ok_and(|bytes| first_sequence(&bytes).is_none())
 }
 
 /// Replays segments in order.
@@ -418,39 +364,34 @@ impl<F: FnMut(&[u8]) -> Result<(), StoreError>> SegmentReplay<'_, F> {
             self.damage.gap(path, first_sequence - self.next_sequence);
         }
         self.next_sequence = first_sequence;
-        let mut at = SEGMENT_HEAD_BYTES;
-        while at < segment.len() {
-            let expected = self.next_sequence;
-            if let Some(record) = record_at(&segment, at, |sequence| sequence == expected) {
-                if let Err(error) = (self.replay)(record.bytes) {
-                    self.damage.set_aside(path, at, &segment[at..record.end], 1, &error.message);
+        let mut pieces = SegmentPieces::new(&segment, first_sequence, is_last);
+        while let Some(piece) = pieces.next() {
+            match piece {
+                SegmentPiece::Record { range, parcel } => {
+                    if let Err(error) = (self.replay)(parcel) {
+                        let (at, why) = (range.start, &error.message);
+                        self.damage.set_aside(path, at, &segment[range], 1, why);
+                    }
                 }
-                self.next_sequence += 1;
-                at = record.end;
-                continue;
+                SegmentPiece::Damage { range, records } => {
+                    let (at, why) = (range.start, "the bytes were changed after writing");
+                    self.damage.set_aside(path, at, &segment[range], records, why);
+                }
+                SegmentPiece::Torn { at } => {
+                    self.damage.keep_torn(path, at, &segment[at..]);
+                    self.next_sequence = pieces.next_sequence();
+                    return cut(path, at as u64).map(|bytes| LogSegment { first_sequence, bytes });
+                }
             }
-            let is_torn = is_last
-                && !has_later_group(&segment, at, expected)
-                && !is_changed(&segment, at, expected);
-            if is_torn {
-                self.damage.keep_torn(path, at, &segment[at..]);
-                return cut(path, at as u64).map(|bytes| LogSegment { first_sequence, bytes });
-            }
-            let why = "the bytes were changed after writing";
-            let found = find_intact(&segment, at, expected);
-            // Behind the last record of the log there is no number that tells how many are lost.
-            let lost = u64::from(is_last);
-            let (end, sequence) = found.unwrap_or((segment.len(), expected + lost));
-            self.damage.set_aside(path, at, &segment[at..end], sequence - expected, why);
-            (at, self.next_sequence) = (end, sequence);
         }
+        self.next_sequence = pieces.next_sequence();
         Ok(LogSegment { first_sequence, bytes: segment.len() as u64 })
     }
 
     /// Number of the segment's first record; `None` when nothing in it can be used, which is set
     /// aside. The record has a checksum and the head has none, so the record decides.
     fn first_sequence(&mut self, path: &Path, segment: &[u8]) -> Option<u64> {
-        let head = segment_head(segment);
+        let head = first_sequence(segment);
         let is_late = |sequence: u64| sequence >= self.next_sequence;
         let first = record_sequence(segment, SEGMENT_HEAD_BYTES).filter(|first| is_late(*first));
         let known = first.or(head.filter(|head| is_late(*head)));
@@ -458,24 +399,13 @@ impl<F: FnMut(&[u8]) -> Result<(), StoreError>> SegmentReplay<'_, F> {
         if known.is_some() && known == head {
             return known;
         }
-        let found = known.or_else(|| find_intact(segment, SEGMENT_HEAD_BYTES, next).map(|_| next));
+        let is_followed = || SegmentPieces::new(segment, next, false).find_intact().is_some();
+        let found = known.or_else(|| is_followed().then_some(next));
         let end = if found.is_some() { SEGMENT_HEAD_BYTES } else { segment.len() };
         let why = "the head of the segment was changed after writing";
         self.damage.set_aside(path, 0, &segment[..end.min(segment.len())], 0, why);
         found
     }
-}
-
-/// Sequence number of the record at `at`, if it is intact.
-pub(crate) fn record_sequence(segment: &[u8], at: usize) -> Option<u64> {
-    record_at(segment, at, |_| true)?;
-    let sequence = segment.get(at + 8..at + RECORD_HEAD_BYTES)?.try_into().ok()?;
-    Some(u64::from_le_bytes(sequence))
-}
-
-pub(crate) fn segment_head(segment: &[u8]) -> Option<u64> {
-    let (head, _) = segment.split_first_chunk::<SEGMENT_HEAD_BYTES>()?;
-    head.starts_with(MAGIC).then(|| u64::from_le_bytes(head[8..].try_into().expect("8 bytes")))
 }
 
 fn cut(path: &Path, length: u64) -> Result<u64, StoreError> {
@@ -572,7 +502,7 @@ mod tests {
     #[test]
     fn torn_group_is_cut_and_kept_beside_the_log() {
         let (dir, path, bytes) = written();
-        let head = record_head(BEGINS_GROUP, 3, &[7; 100]);
+        let head = record_head(true, 3, &[7; 100]);
         let torn = [&bytes[..], &head, &[7; 24]].concat();
         std::fs::write(&path, &torn).unwrap();
         let (wal, seen) = open(dir.path()).unwrap();
@@ -580,19 +510,6 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
         let kept = path.with_extension(format!("{}.torn", bytes.len()));
         assert_eq!(std::fs::read(kept).unwrap(), torn[bytes.len()..]);
-    }
-
-    #[test]
-    fn group_whose_pages_did_not_reach_the_disk_is_torn() {
-        let (dir, path, bytes) = written();
-        let mut group = bytes.clone();
-        let record = record_head(BEGINS_GROUP, 3, &[7; 5000]);
-        group.extend_from_slice(&record);
-        group.extend_from_slice(&[7; 5000]);
-        group[2048..4096].fill(0);
-        std::fs::write(&path, &group).unwrap();
-        let (wal, seen) = open(dir.path()).unwrap();
-        assert_eq!((seen.len(), wal.damage.is_none()), (3, true));
     }
 
     #[test]
@@ -646,14 +563,6 @@ mod tests {
         let kept = std::fs::read(dir.path().join("0000000000.37.damaged")).unwrap();
         assert_eq!(kept, bytes[37..37 + 16 + 6]);
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
-    }
-
-    #[test]
-    fn zeros_behind_the_last_group_are_cut() {
-        let (dir, path, mut bytes) = written();
-        bytes.resize(bytes.len() + 4096, 0);
-        std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(open(dir.path()).unwrap().1.len(), 3);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod forecast;
 mod full;
 mod functions;
 mod guard;
+mod hostile_manifest;
 mod iceberg;
 mod inspect;
 mod joins;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use rustix::fs::{Advice, fadvise};
-use weir_datafile::{FileSource, StoreError, data_files, sync_dir};
+use weir_datafile::{FileSource, StoreError, create_own, data_files, is_inside, sync_dir};
 
 use super::{MARK, TierBackend, stopped};
 
@@ -30,13 +30,21 @@ impl DirectoryTier {
         Self { root, store: OnceLock::new() }
     }
 
+    /// Full path of a file. Manifests may come from backups and other hubs.
+    fn place(&self, path: &str) -> std::io::Result<PathBuf> {
+        match is_inside(path) {
+            true => Ok(self.root.join(path)),
+            false => Err(std::io::Error::other("the path leaves the directory")),
+        }
+    }
+
     /// Copies to a draft name, syncs, reads the copy back and compares it, and only then renames
     /// it.
     fn copy(&self, from: &Path, to: &Path, stop: &AtomicBool) -> Result<(), StoreError> {
         let draft = to.with_added_extension(DRAFT);
         let fail = |error: &std::io::Error| StoreError::io("write", &draft, error);
         let mut source = open(from)?;
-        let mut target = File::create(&draft).map_err(|error| fail(&error))?;
+        let mut target = create_own(&draft, 0o666).map_err(|error| fail(&error))?;
         let read = |bytes: &mut [u8]| {
             source.read(bytes).map_err(|error| StoreError::io("read", from, &error))
         };
@@ -85,7 +93,7 @@ impl TierBackend for DirectoryTier {
         let (path, draft) = (self.root.join(MARK), self.root.join(MARK).with_extension(DRAFT));
         let write = || {
             std::fs::create_dir_all(&self.root)?;
-            let mut file = File::create(&draft)?;
+            let mut file = create_own(&draft, 0o666)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&draft, &path)
@@ -95,7 +103,8 @@ impl TierBackend for DirectoryTier {
     }
 
     fn put(&self, from: &Path, path: &str, stop: &AtomicBool) -> Result<(), StoreError> {
-        let to = self.root.join(path);
+        let to =
+            self.place(path).map_err(|error| StoreError::io("write", Path::new(path), &error))?;
         let parent = to.parent().unwrap_or(&self.root);
         std::fs::create_dir_all(parent).map_err(|error| StoreError::io("make", parent, &error))?;
         let copied = self.copy(from, &to, stop);
@@ -108,7 +117,7 @@ impl TierBackend for DirectoryTier {
     }
 
     fn open(&self, path: &str) -> std::io::Result<FileSource> {
-        FileSource::of_file(File::open(self.root.join(path))?)
+        FileSource::of_file(File::open(self.place(path)?)?)
     }
 
     fn local_path(&self, path: &str) -> Option<PathBuf> {
@@ -116,7 +125,8 @@ impl TierBackend for DirectoryTier {
     }
 
     fn delete(&self, path: &str) -> Result<(), StoreError> {
-        let path = self.root.join(path);
+        let path =
+            self.place(path).map_err(|error| StoreError::io("remove", Path::new(path), &error))?;
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != IoKind::NotFound => {
                 Err(StoreError::io("remove", &path, &error))
