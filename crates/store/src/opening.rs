@@ -213,6 +213,7 @@ pub(crate) fn recover(
     if is_lost {
         wal.damage.no_log(&directory.wal());
     }
+    copies.damaged.iter().for_each(|name| wal.damage.copy_position(name));
     positions.commit();
     let shared = StoreState::new(view, positions, options);
     shared.set_wal_bytes(wal.byte_count());

@@ -12,7 +12,7 @@ use weir_datafile::{ErrorKind, StoreError};
 use weir_tables::{LogPosition, TableSpec};
 
 use copy::LogReader;
-use positions::{CopyPositions, CopyState};
+use positions::{CopyPositions, CopyState, StoredState};
 
 use crate::directory::Directory;
 use crate::store::Store;
@@ -38,6 +38,9 @@ pub(crate) struct CopyRegistry {
     dir: PathBuf,
     pub(crate) segments: Arc<Segments>,
     positions: Arc<CopyPositions>,
+    /// Copies whose position changed after writing: they begin with the oldest record of the log, since
+    /// rows that arrive twice have the same ids, and missing rows nobody misses.
+    pub(crate) damaged: Vec<String>,
 }
 
 impl CopyRegistry {
@@ -53,9 +56,13 @@ impl CopyRegistry {
     ) -> Result<Self, StoreError> {
         let positions = CopyPositions::open(kept_in)?;
         let mut needs = BTreeMap::new();
-        for (name, state) in positions.load()? {
+        let mut damaged = Vec::new();
+        for (name, StoredState { state, is_intact }) in positions.load()? {
             if known.is_none_or(|known| known.contains(&name)) {
-                needs.insert(name, state.done.sequence);
+                if !is_intact {
+                    damaged.push(name.clone());
+                }
+                needs.insert(name, if is_intact { state.done.sequence } else { 0 });
             } else {
                 tracing::warn!(
                     "the output `{name}` is not configured any more: its position is forgotten"
@@ -64,24 +71,36 @@ impl CopyRegistry {
             }
         }
         let segments = Arc::new(Segments::new(directory.wal(), needs));
-        Ok(Self { dir: directory.wal(), segments, positions: Arc::new(positions) })
+        Ok(Self { dir: directory.wal(), segments, positions: Arc::new(positions), damaged })
     }
 
     /// The stored state of a copy, or a new one at the end of the log.
     fn state(&self, name: &str) -> Result<CopyState, StoreError> {
         let end = LogPosition { sequence: self.segments.end(), row: 0 };
-        let kept = self.positions.load()?.get(name).copied();
+        let stored = self.positions.load()?.get(name).copied();
+        if let Some(StoredState { state, is_intact: false }) = stored {
+            let oldest = self.segments.place(0).map_or(end.sequence, |place| place.first_sequence);
+            let done = LogPosition { sequence: oldest.min(end.sequence), row: 0 };
+            let epoch = if state.epoch == 0 { new_epoch(name) } else { state.epoch };
+            let state = CopyState { epoch, done, planned: done };
+            self.positions.save(name, &state)?;
+            return Ok(state);
+        }
+        let kept = stored.map(|stored| stored.state);
         if let Some(kept) = kept.filter(|kept| kept.done <= end) {
             return Ok(kept);
         }
         if kept.is_some() {
             tracing::warn!("the log ends before the position of `{name}`: it continues there");
         }
-        let epoch = std::hash::RandomState::new().hash_one(name).cast_signed();
-        let state = CopyState { epoch, done: end, planned: end };
+        let state = CopyState { epoch: new_epoch(name), done: end, planned: end };
         self.positions.save(name, &state)?;
         Ok(state)
     }
+}
+
+fn new_epoch(name: &str) -> i64 {
+    std::hash::RandomState::new().hash_one(name).cast_signed()
 }
 
 impl Store {

@@ -24,18 +24,43 @@ pub(crate) struct CopyState {
     pub(crate) planned: LogPosition,
 }
 
+impl CopyState {
+    fn checksum(&self, name: &str) -> i64 {
+        let Self { epoch, done, planned } = *self;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(name.as_bytes());
+        let numbers = [done.sequence, done.row, planned.sequence, planned.row];
+        for number in [epoch.cast_unsigned()].iter().chain(&numbers) {
+            hasher.update(&number.to_le_bytes());
+        }
+        i64::from(hasher.finalize())
+    }
+}
+
+/// A state as it was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredState {
+    pub(crate) state: CopyState,
+    /// Whether its checksum is right, or it has none.
+    pub(crate) is_intact: bool,
+}
+
 /// The positions database.
 pub(crate) struct CopyPositions {
     connection: Mutex<Connection>,
     path: PathBuf,
 }
 
-/// Kept outside the tables of manifest version 1, which an older weir ignores.
+/// Kept outside the tables of manifest version 1, which an older weir ignores. Its changes remove the
+/// checksum: the manifest's own does not cover positions.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS copy_position (
   name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL, row INTEGER NOT NULL,
   planned_sequence INTEGER NOT NULL, planned_row INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS copy_checksum (name TEXT PRIMARY KEY, checksum INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS copy_position_changed AFTER INSERT ON copy_position
+BEGIN DELETE FROM copy_checksum WHERE name = NEW.name; END;
 ";
 
 impl CopyPositions {
@@ -56,10 +81,14 @@ impl CopyPositions {
         work(&connection).map_err(|error| fail(&error, &self.path))
     }
 
-    /// Loads the state of every copy by name.
-    pub(crate) fn load(&self) -> Result<BTreeMap<String, CopyState>, StoreError> {
+    /// Loads the state of every copy by name; an error in place of one that changed after writing.
+    pub(crate) fn load(&self) -> Result<BTreeMap<String, StoredState>, StoreError> {
         self.with(|connection| {
-            let mut statement = connection.prepare("SELECT * FROM copy_position")?;
+            let mut statement = connection.prepare(
+                "SELECT name, coalesce(epoch, 0), coalesce(sequence, 0), coalesce(row, 0),
+                 coalesce(planned_sequence, 0), coalesce(planned_row, 0), checksum
+                 FROM copy_position FULL JOIN copy_checksum USING (name)",
+            )?;
             let rows = statement.query_map([], |row| {
                 let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
                 let state = CopyState {
@@ -67,7 +96,9 @@ impl CopyPositions {
                     done: LogPosition { sequence: number(2)?, row: number(3)? },
                     planned: LogPosition { sequence: number(4)?, row: number(5)? },
                 };
-                Ok((row.get(0)?, state))
+                let (name, sum) = (row.get::<_, String>(0)?, row.get::<_, Option<i64>>(6)?);
+                let is_intact = sum.is_none_or(|sum| sum == state.checksum(&name));
+                Ok((name, StoredState { state, is_intact }))
             })?;
             rows.collect()
         })
@@ -78,7 +109,8 @@ impl CopyPositions {
         let CopyState { epoch, done, planned } = *state;
         let number = u64::cast_signed;
         self.with(|connection| {
-            let mut statement = connection.prepare_cached(
+            let work = connection.unchecked_transaction()?;
+            let mut statement = work.prepare_cached(
                 "INSERT OR REPLACE INTO copy_position VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?;
             statement.execute(params![
@@ -89,14 +121,20 @@ impl CopyPositions {
                 number(planned.sequence),
                 number(planned.row)
             ])?;
-            Ok(())
+            drop(statement);
+            let sql = "INSERT OR REPLACE INTO copy_checksum VALUES (?1, ?2)";
+            work.execute(sql, params![name, state.checksum(name)])?;
+            work.commit()
         })
     }
 
     /// Deletes a copy's state.
     pub(crate) fn forget(&self, name: &str) -> Result<(), StoreError> {
         self.with(|connection| {
-            connection.execute("DELETE FROM copy_position WHERE name = ?1", [name]).map(drop)
+            let work = connection.unchecked_transaction()?;
+            work.execute("DELETE FROM copy_position WHERE name = ?1", [name])?;
+            work.execute("DELETE FROM copy_checksum WHERE name = ?1", [name])?;
+            work.commit()
         })
     }
 }

@@ -70,6 +70,14 @@ impl LogDamage {
         self.note(0, text);
     }
 
+    /// Notes that the position of an output changed after writing.
+    pub(crate) fn copy_position(&mut self, name: &str) {
+        let text = format!(
+            "the position of the output `{name}` changed after writing: rows are sent again"
+        );
+        self.note(0, text);
+    }
+
     /// Counts records of segments that are missing before `path`.
     pub(crate) fn gap(&mut self, path: &Path, records: u64) {
         let text = format!("{records} records before `{}` at byte 0 are missing", path.display());
@@ -85,6 +93,9 @@ impl LogDamage {
     /// The damage for people; `None` when there is none.
     pub(crate) fn message(&self) -> Option<String> {
         let first = self.first.as_ref()?;
+        if self.records == 0 && self.bytes == 0 {
+            return Some(format!("{first}; check the disk"));
+        }
         Some(format!(
             "{first}; {} records of the log ({} bytes) were left out of this start; check the disk: copies are in the same directory, named `*.damaged`",
             self.records, self.bytes
