@@ -9,7 +9,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::bytes::Serializeable;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use serde::{Deserialize, Serialize};
-use weir_datafile::{CutoffSide, DataFile, FileSeal, Tier, VisibilityCutoff};
+use weir_datafile::{CutoffSide, DataFile, FileSeal, Tier, VisibilityCutoff, file_number};
 use weir_tables::TableSpec;
 
 use super::{DistributedScan, ScanSpec, WorkerFiles, grammar};
@@ -73,11 +73,8 @@ impl SentFile {
 
     /// Whether the path is the one that the store gives to this file of `table`.
     fn is_of(&self, table: &TableSpec) -> bool {
-        let below = self.path.strip_prefix("data/").and_then(|rest| rest.strip_prefix(table.name));
-        let date = below
-            .and_then(|rest| rest.strip_prefix('/'))
-            .and_then(|rest| rest.strip_suffix(&format!("/{:012}.parquet", self.id)));
-        date.is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+        let rest = self.path.strip_prefix("data/").and_then(|rest| rest.strip_prefix(table.name));
+        file_number(&self.path) == Some(self.id) && rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
     fn file(self, table: &'static TableSpec) -> Arc<DataFile> {
@@ -118,33 +115,35 @@ impl SentScan {
         })
     }
 
-    fn scan(self, context: &TaskContext, files: Arc<WorkerFiles>) -> Result<DistributedScan> {
+    /// What is scanned, and the files by partition.
+    fn read(bytes: &[u8], context: &TaskContext) -> Result<(ScanSpec, Vec<Vec<Arc<DataFile>>>)> {
+        let sent: Self = serde_json::from_slice(bytes)
+            .map_err(|error| exec_datafusion_err!("cannot read a piece of a query: {error}"))?;
+        let what = sent.what(context)?;
+        if let Some(odd) = sent.parts.iter().flatten().find(|file| !file.is_of(what.table)) {
+            return exec_err!("`{}` is not a file of table `{}`", odd.path, what.table.name);
+        }
+        let files = |part: Vec<SentFile>| part.into_iter().map(|file| file.file(what.table));
+        let parts = sent.parts.into_iter().map(|part| files(part).collect()).collect();
+        Ok((what, parts))
+    }
+
+    fn what(&self, context: &TaskContext) -> Result<ScanSpec> {
         let table = weir_tables::table(&self.table).ok_or_else(|| {
             exec_datafusion_err!("there is no table `{}` in this version of weir", self.table)
         })?;
         let side = if self.is_future { CutoffSide::Future } else { CutoffSide::Past };
-        let what = ScanSpec {
+        Ok(ScanSpec {
             table,
             horizon: VisibilityCutoff { ts: self.horizon, side },
-            projection: self.projection,
+            projection: self.projection.clone(),
             filters: self
                 .filters
                 .iter()
                 .map(|bytes| grammar::decode(bytes, context))
                 .collect::<Result<_>>()?,
             limit: self.limit,
-        };
-        if let Some(odd) = self.parts.iter().flatten().find(|file| !file.is_of(table)) {
-            return exec_err!("`{}` is not a file of table `{}`", odd.path, table.name);
-        }
-        DistributedScan::new(
-            what,
-            self.parts
-                .into_iter()
-                .map(|part| part.into_iter().map(|file| file.file(table)).collect())
-                .collect(),
-            files,
-        )
+        })
     }
 }
 
@@ -156,9 +155,8 @@ impl PhysicalExtensionCodec for ScanCodec {
         context: &TaskContext,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let sent: SentScan = serde_json::from_slice(bytes)
-            .map_err(|error| exec_datafusion_err!("cannot read a piece of a query: {error}"))?;
-        Ok(Arc::new(sent.scan(context, Arc::clone(&self.0))?))
+        let (what, parts) = SentScan::read(bytes, context)?;
+        Ok(Arc::new(DistributedScan::new(what, parts, Arc::clone(&self.0))?))
     }
 
     fn try_encode(
@@ -177,6 +175,13 @@ impl PhysicalExtensionCodec for ScanCodec {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
+    use datafusion::functions::string::expr_fn::{lower, repeat};
+    use datafusion::logical_expr::{
+        Expr, LogicalPlanBuilder, cast, col, lit, scalar_subquery, when,
+    };
+    use datafusion::prelude::SessionContext;
+
     use super::*;
 
     #[test]
@@ -190,13 +195,102 @@ mod tests {
             "data/request/1970-01-01/000000000007.parquet",
             "data/log/1970-01-01/000000000008.parquet",
             "data/log/../../../etc/000000000007.parquet",
-            "data/log//etc/000000000007.parquet",
-            "/data/log/1970-01-01/000000000007.parquet",
-            "data/log/1970-01-01/000000000007.parquet/../../manifest",
             "data/login/1970-01-01/000000000007.parquet",
-            "manifest.sqlite",
         ] {
             assert!(!is_of(other), "{other}");
         }
+    }
+
+    fn filters() -> Vec<Vec<u8>> {
+        let list = ScalarValue::new_list(
+            &[ScalarValue::from(1_i64)],
+            &arrow_schema::DataType::Int64,
+            true,
+        );
+        let inner = LogicalPlanBuilder::empty(true).project(vec![lit(1_i64)]);
+        let inner = scalar_subquery(Arc::new(inner.unwrap().build().unwrap()));
+        let filters = [
+            col("body").like(lit("%a%")).and(col("source_offset").gt(lit(1_i64))),
+            col("host").in_list(vec![lit("web1"), lit("web2")], true),
+            when(col("body").is_null(), lit(1_i64)).otherwise(lit(2_i64)).unwrap().eq(lit(1_i64)),
+            cast(lower(col("body")), arrow_schema::DataType::Binary).eq(lit(vec![0_u8, 255])),
+            col("attrs").eq(Expr::Literal(ScalarValue::List(list), None)),
+            repeat(col("body"), lit(1_000_000_000_i64)).eq(lit("x")),
+            inner.eq(lit(1_i64)),
+        ];
+        let encoded = filters.iter().filter_map(|filter| filter.to_bytes().ok());
+        encoded.map(|bytes| bytes.to_vec()).collect()
+    }
+
+    fn piece(filters: Vec<Vec<u8>>) -> Vec<u8> {
+        let path = "data/log/1970-01-01/000000000007.parquet".to_owned();
+        let file = DataFile::new(7, weir_tables::table("log").unwrap(), path);
+        let file = || SentFile::new(&file);
+        let sent = SentScan {
+            table: "log".to_owned(),
+            horizon: 5,
+            is_future: false,
+            projection: Some(vec![0, 3]),
+            filters,
+            limit: Some(7),
+            parts: vec![vec![file()], vec![], vec![file(), file()]],
+        };
+        serde_json::to_vec(&sent).unwrap()
+    }
+
+    /// Changes, cuts out, repeats and inserts bytes, also of another input.
+    fn mutate(bytes: &mut Vec<u8>, other: &[u8], chance: &mut fastrand::Rng) {
+        for _ in 0..chance.usize(1..4) {
+            let at = chance.usize(..=bytes.len());
+            let end = at + chance.usize(..=(bytes.len() - at).min(12));
+            let piece = match chance.u8(..6) {
+                0 => Vec::new(),
+                1 => bytes[at..end].repeat(chance.usize(..4)),
+                2 => other[chance.usize(..other.len())..].to_vec(),
+                3 => vec![chance.u8(..); chance.usize(..5)],
+                _ => bytes[at..end].iter().map(|byte| byte ^ (1 << chance.u8(..8))).collect(),
+            };
+            drop(bytes.splice(at..end, piece));
+        }
+    }
+
+    /// A piece is refused, or names files of its table and filters of the grammar. `WEIR_SEED` reproduces
+    /// a run, `WEIR_ROUNDS` makes it longer.
+    #[test]
+    fn pieces_of_hostile_hubs_are_refused_or_within_the_grammar() {
+        let set = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let seed = set("WEIR_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+        println!("WEIR_SEED={seed}");
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let (context, filters) = (SessionContext::new().task_ctx(), filters());
+        let (mut accepted, mut read) = (0, 0);
+        for _ in 0..set("WEIR_ROUNDS").unwrap_or(1) * 4000 {
+            let mut filter = filters[chance.usize(..filters.len())].clone();
+            mutate(&mut filter, &filters[chance.usize(..filters.len())], &mut chance);
+            if let Ok(found) = grammar::decode(&filter, &context) {
+                assert!(grammar::is_accepted(&found), "{found}");
+                accepted += 1;
+            }
+            let mut piece = piece(vec![filter; chance.usize(..2)]);
+            if chance.bool() {
+                mutate(
+                    &mut piece,
+                    b"../../../etc/\"parts\":[[]],\"table\":\"request\"",
+                    &mut chance,
+                );
+            }
+            let Ok((what, parts)) = SentScan::read(&piece, &context) else { continue };
+            read += 1;
+            assert!(what.filters.iter().all(grammar::is_accepted));
+            for file in parts.iter().flatten() {
+                let rest = file.path.strip_prefix("data/").unwrap().strip_prefix(what.table.name);
+                assert!(
+                    rest.unwrap().starts_with('/') && !file.path.contains(".."),
+                    "{}",
+                    file.path
+                );
+            }
+        }
+        assert!(accepted > 100 && read > 100, "{accepted} filters, {read} pieces");
     }
 }
