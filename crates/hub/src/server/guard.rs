@@ -19,7 +19,7 @@ use weir_intake::browser;
 
 use super::SharedApp;
 use super::answer::Refusal;
-use super::caller::as_caller;
+use super::caller::{as_caller, as_owner};
 use super::connection;
 
 const STRICT: [(HeaderName, &str); 5] = [
@@ -90,10 +90,16 @@ pub(crate) async fn guard(
         Ok(admission) => {
             let user = basic(request.headers()).map(|(user, _)| user);
             let change = admission.as_ref().and_then(|admission| admission.change(&request));
+            let mut owner = None;
             if let Some(Admission { grant, .. }) = admission {
+                owner = (grant.kind == GrantKind::Personal).then(|| Arc::clone(&grant.name));
                 request.extensions_mut().insert(grant);
             }
-            let answer = as_caller(user.as_deref(), in_time(&app, next.run(request))).await;
+            let answer = in_time(&app, next.run(request));
+            let answer = match owner {
+                Some(owner) => as_owner(&owner, answer).await,
+                None => as_caller(user.as_deref(), answer).await,
+            };
             if let Some(change) = change {
                 tracing::info!("{change}: {}", answer.status());
             }

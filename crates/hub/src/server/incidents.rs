@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use weir_tables::{parse_duration, sql_literal};
 
 use super::answer::Refusal;
-use super::caller::caller;
+use super::caller::author;
 use super::judgements::{PersonVerdict, judge_incident};
 use super::{SharedApp, objects};
 use crate::cells::parse_time;
@@ -289,9 +289,9 @@ pub(crate) async fn test(
     Ok(Json(json!({"notices": app.notices.test(&wish).await?})))
 }
 
-/// The name in the body, else that of the login.
+/// The owner of a personal login, else the name in the body, else that of the login.
 fn person(by: Option<String>) -> Result<String, Refusal> {
-    let name = by.unwrap_or_else(|| caller().to_string());
+    let name = author(by);
     let name = name.trim();
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
         return Err(bad("`by` must be a name of 1 to 64 letters"));

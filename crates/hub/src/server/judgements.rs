@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_tables::{Batch, Judgement, JudgementRows, Parcel, Rows, sql_literal};
 
 use super::answer::Refusal;
-use super::caller::caller;
+use super::caller::author;
 use super::{SharedApp, objects};
 use crate::precision;
 
@@ -104,7 +104,7 @@ async fn judge_finding(
         .hint("GET /api/findings?state=all lists them"));
     };
     let text = |name: &str| finding[name].as_str().unwrap_or_default();
-    let user_name = said.by.clone().unwrap_or_else(|| caller().to_string());
+    let user_name = author(said.by.clone());
     let mut rows = JudgementRows::default();
     rows.push(&Judgement {
         ts: app.clock.now(),

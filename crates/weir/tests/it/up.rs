@@ -164,6 +164,32 @@ fn other_accounts_of_the_host_need_a_login_and_get_what_it_is_for() {
     }
 }
 
+/// As in grafana/grafana#56161: the author of a silence is free text without a personal login only.
+#[test]
+fn owner_of_a_login_acts_and_is_counted_under_no_other_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (config, token) = (dir.path().join("weir.toml"), dir.path().join("ada"));
+    std::fs::write(&token, "the-login-of-ada\n").expect("it can be written");
+    let entry = "[[logins]]\nname = \"ada\"\nscopes = [\"read\", \"judge\"]\ntoken_file";
+    std::fs::write(&config, format!("{entry} = \"{}\"\n", token.display())).expect("room for it");
+    let mut command = serve("hub", &dir.path().join("data"));
+    quiet(&mut command);
+    command.arg("--config").arg(&config).env("WEIR_API_SLOW_QUERY_MILLISECONDS", "0");
+    let weir = Weir::start(command);
+    // `bob:the-login-of-ada`
+    let login = ("authorization", "Basic Ym9iOnRoZS1sb2dpbi1vZi1hZGE=");
+    let headers = [("content-type", "application/json"), login];
+    let body = "{\"rule\": \"disk.*\", \"reason\": \"a disk is replaced\", \"by\": \"bob\"}";
+    let (status, _, silence) = request(&weir.url, "POST", "/api/silences", &headers, body);
+    assert!(status == 200 && silence.contains("\"by\":\"ada\""), "{status}: {silence}");
+    let sql = "{\"sql\": \"select distinct user_name from slow_query\"}";
+    wait_for("the query as a row", Duration::from_secs(20), || {
+        let (_, _, users) = request(&weir.url, "POST", "/api/sql", &headers, sql);
+        assert!(!users.contains("bob"), "{users}");
+        users.contains("ada").then_some(())
+    });
+}
+
 #[test]
 fn a_login_is_asked_for_when_there_is_one() {
     let dir = tempfile::tempdir().expect("a directory");
