@@ -10,9 +10,13 @@ use std::net::IpAddr;
 use http::{HeaderMap, header};
 
 /// Whether the header `Host` is an address, `localhost` or one of weir's own names. Its absence is
-/// fine: browsers always send it.
+/// fine: browsers always send it. Of two, a proxy may have checked the other one.
 pub fn is_own_host(headers: &HeaderMap, own: &[String]) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else { return true };
+    if hosts.next().is_some() {
+        return false;
+    }
     let Ok(host) = host.to_str() else { return false };
     let name = without_port(host);
     let bare = name.trim_start_matches('[').trim_end_matches(']');
@@ -85,6 +89,9 @@ mod tests {
             assert!(!check(bad), "{bad}");
         }
         assert!(is_own_host(&headers(&[]), &own));
+        let mut two = headers(&[("host", "127.0.0.1:4770")]);
+        two.append(header::HOST, "evil.example".parse().expect("a header value"));
+        assert!(!is_own_host(&two, &own), "RFC 9112 §3.2 allows one");
     }
 
     #[test]
