@@ -13,18 +13,29 @@ pub fn full_timestamp(text: &str) -> Option<String> {
         _ => byte.is_ascii_digit(),
     });
     let clock = rest.strip_prefix([' ', 'T'])?;
+    if is_date && clock.starts_with(['+', '-']) {
+        return Some(format!("{date}T00:00:00{clock}"));
+    }
     let (hours, rest) = clock.split_once(':')?;
     let minutes = rest.get(..2)?;
     let zone = rest.get(2..)?;
     let is_clock = (1..=2).contains(&hours.len())
         && hours.bytes().chain(minutes.bytes()).all(|byte| byte.is_ascii_digit());
     if is_date && is_clock && zone.starts_with(':') {
-        return rounded_fraction(date, clock);
+        return rounded_fraction(date, clock).or_else(|| short_offset(date, clock));
     }
     if !is_date || !is_clock || zone.starts_with('.') {
         return None;
     }
     Some(format!("{date}T{hours:0>2}:{minutes}:00{zone}"))
+}
+
+/// A time whose offset has seconds, which are 0: `10:00:00+02:00:00`; `None` for others.
+fn short_offset(date: &str, clock: &str) -> Option<String> {
+    let sign = clock.rfind(['+', '-'])?;
+    let (time, offset) = clock.split_at(sign);
+    let is_full = offset.len() == "+00:00:00".len() && offset.ends_with(":00");
+    is_full.then(|| format!("{date}T{time}{}", &offset[..offset.len() - ":00".len()]))
 }
 
 /// A time whose fraction has more than six digits, rounded to microseconds; `None` for others, and
@@ -82,6 +93,11 @@ mod tests {
             ("yesterday at 10:00", None),
             ("2026-11-20 10:00:00.1234567Z", Some("2026-11-20T10:00:00.123457Z")),
             ("2026-11-20 10:00:00.123456", None),
+            ("2026-11-20 +00", Some("2026-11-20T00:00:00+00")),
+            ("2026-11-20 10:00:00+00:00:00", Some("2026-11-20T10:00:00+00:00")),
+            ("2026-11-20 10:00:00.5-02:30:00", Some("2026-11-20T10:00:00.5-02:30")),
+            ("2026-11-20 10:00:00+00:00:07", None),
+            ("2026-11-20 10:00:00+02:00", None),
         ] {
             assert_eq!(full_timestamp(text).as_deref(), expected, "{text}");
         }
