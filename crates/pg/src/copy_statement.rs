@@ -58,7 +58,7 @@ impl CopyStatement {
         let (source, target) = rest.split_at(end);
         let options = match target {
             [to, stdout, options @ ..]
-                if is_one_of(to, &["to"]) && is_one_of(stdout, &["stdout"]) =>
+                if is_one_of(to, &["to"]) && is_one_of(stdout, &["stdout", "stdin"]) =>
             {
                 options
             }

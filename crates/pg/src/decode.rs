@@ -37,6 +37,12 @@ pub(crate) fn parameter(
 ) -> Result<ArrayRef, PgError> {
     let Some(bytes) = bytes else { return Ok(new_null_array(expected, 1)) };
     let value = match (format, sent.is_array) {
+        (Format::Text, false) if matches!(expected, DataType::Timestamp(..)) => {
+            let text = text(bytes)?;
+            // Clients leave out seconds, or the time before an offset.
+            let full = weir_dialect::full_timestamp(text);
+            scalar_text(full.as_deref().unwrap_or(text), sent.scalar)?
+        }
         (Format::Text, false) => scalar_text(text(bytes)?, sent.scalar)?,
         (Format::Text, true) => {
             let text = text(bytes)?;
@@ -313,6 +319,20 @@ mod tests {
         let text =
             shown(&empty, Format::Binary, PgType { is_array: true, ..one(ScalarType::Int8) });
         assert_eq!(text, Ok(Some("{}".to_owned())));
+    }
+
+    #[test]
+    fn times_may_lack_seconds_or_the_time() {
+        let kind = PgType { scalar: ScalarType::Timestamptz, is_array: false };
+        for (text, expected) in [
+            ("2026-11-21 12:00+00", "2026-11-21 12:00:00+00"),
+            ("2026-11-21 +00", "2026-11-21 00:00:00+00"),
+            ("2026-11-21 12:00:00.5+00:00:00", "2026-11-21 12:00:00.5+00"),
+            ("2026-11-21", "2026-11-21 00:00:00+00"),
+        ] {
+            let found = shown(text.as_bytes(), Format::Text, kind);
+            assert_eq!(found, Ok(Some(expected.to_owned())), "{text}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field};
 use weir_tables::Micros;
 
+use crate::interval::IntervalStyle;
 use crate::types::{PgType, ScalarType};
 use crate::{interval, json, numeric};
 
@@ -42,6 +43,7 @@ pub(crate) struct ColumnEncoder {
     kind: PgType,
     /// Items of an array column.
     items: Option<Box<ColumnEncoder>>,
+    style: IntervalStyle,
 }
 
 impl ColumnEncoder {
@@ -55,7 +57,12 @@ impl ColumnEncoder {
             let column = cast(column, &DataType::List(item.into()))?;
             let items =
                 Self::new(column.as_list::<i32>().values(), PgType { is_array: false, ..kind })?;
-            return Ok(Self { column, kind, items: Some(Box::new(items)) });
+            return Ok(Self {
+                column,
+                kind,
+                items: Some(Box::new(items)),
+                style: IntervalStyle::default(),
+            });
         }
         let column = match kind.scalar {
             ScalarType::Json if column.data_type().is_nested() => {
@@ -68,7 +75,13 @@ impl ColumnEncoder {
             ScalarType::Numeric => cast(column, &DataType::Utf8)?,
             other => cast(column, &other.to_arrow())?,
         };
-        Ok(Self { column, kind, items: None })
+        Ok(Self { column, kind, items: None, style: IntervalStyle::default() })
+    }
+
+    /// Writes intervals in this style.
+    pub(crate) fn with_style(self, style: IntervalStyle) -> Self {
+        let items = self.items.map(|items| Box::new(items.with_style(style)));
+        Self { items, style, ..self }
     }
 
     /// Appends a cell with its length, which is -1 for NULL.
@@ -141,7 +154,7 @@ impl ColumnEncoder {
             }
             ScalarType::Interval => {
                 let value = column.as_primitive::<IntervalMonthDayNanoType>().value(row);
-                out.push_str(&interval::text(value));
+                out.push_str(&self.style.text(value));
             }
             ScalarType::Time => {
                 let text = instant(column.as_primitive::<Time64MicrosecondType>().value(row));

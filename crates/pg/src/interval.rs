@@ -9,6 +9,53 @@ use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 
+/// How intervals are written; PostgreSQL has two more styles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IntervalStyle {
+    #[default]
+    Postgres,
+    Iso8601,
+}
+
+impl IntervalStyle {
+    /// The text of an interval.
+    pub(crate) fn text(self, value: IntervalMonthDayNano) -> String {
+        match self {
+            Self::Postgres => text(value),
+            Self::Iso8601 => iso_text(value),
+        }
+    }
+}
+
+/// Formats an interval such as `P1Y2M3DT4H5M6.5S`; each part has its sign.
+fn iso_text(value: IntervalMonthDayNano) -> String {
+    let micros = value.nanoseconds / 1000;
+    let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+    let mut date = String::from("P");
+    for (count, unit) in [(value.months / 12, 'Y'), (value.months % 12, 'M'), (value.days, 'D')] {
+        if count != 0 {
+            date.push_str(&format!("{count}{unit}"));
+        }
+    }
+    let mut time = String::new();
+    for (count, unit) in [(seconds / 3600, 'H'), (seconds / 60 % 60, 'M')] {
+        if count != 0 {
+            time.push_str(&format!("{count}{unit}"));
+        }
+    }
+    let seconds = seconds % 60;
+    if seconds != 0 || rest != 0 {
+        let sign = if micros < 0 { "-" } else { "" };
+        let text = format!("{}.{:06}", seconds.abs(), rest.abs());
+        time.push_str(&format!("{sign}{}S", text.trim_end_matches('0').trim_end_matches('.')));
+    }
+    match (date.as_str(), time.as_str()) {
+        ("P", "") => "PT0S".to_owned(),
+        (_, "") => date,
+        _ => format!("{date}T{time}"),
+    }
+}
+
 const SECOND_MICROS: f64 = 1e6;
 const DAY_SECONDS: f64 = 86_400.0;
 /// Days of a month where a fraction of one is spread, as in PostgreSQL.
@@ -223,6 +270,21 @@ mod tests {
         assert_eq!(text(intervals.value(0)), "2 days 01:30:00");
         assert_eq!(text(intervals.value(1)), "-1 days");
         assert!(arrow_array::Array::is_null(intervals, 2));
+    }
+
+    #[test]
+    fn iso_8601_has_the_sign_of_each_part() {
+        for (months, days, micros, expected) in [
+            (0, 0, 0, "PT0S"),
+            (14, 3, 14_706_700_000, "P1Y2M3DT4H5M6.7S"),
+            (-14, 3, -14_706_700_000, "P-1Y-2M3DT-4H-5M-6.7S"),
+            (0, 0, -500_000, "PT-0.5S"),
+            (0, 1, 0, "P1D"),
+            (0, 0, 90_000_000, "PT1M30S"),
+        ] {
+            let value = IntervalMonthDayNano::new(months, days, micros * 1000);
+            assert_eq!(IntervalStyle::Iso8601.text(value), expected);
+        }
     }
 
     #[test]

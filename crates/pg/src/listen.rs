@@ -174,7 +174,7 @@ impl ConnectionHandler {
         };
         let caller = Caller { user: hello.user().into(), address, settings: Arc::default() };
         let engine = Arc::clone(&self.engine);
-        let cancellation = self.cancels.register();
+        let cancellation = self.cancels.register(&caller.user);
         let kept = KeptBytes::new(&self.kept_bytes);
         let session = Session::new(out, engine, caller, cancellation, kept);
         session.run(from, &hello, self.ended.clone()).await

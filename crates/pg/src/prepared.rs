@@ -10,6 +10,7 @@ use tokio::io::AsyncWrite;
 
 use crate::copy_out::CopyOut;
 use crate::cursor::no_cursor;
+use crate::cursor_statements::{CursorFetch, FetchDirection};
 use crate::decode::parameter;
 use crate::encode::Format;
 use crate::error::PgError;
@@ -309,6 +310,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             }
         }
         if let Some(rows) = &mut portal.rows {
+            rows.set_interval_style(self.settings.interval_style());
             match rows.send(&mut self.writer, limit).await? {
                 Ok(is_done) => portal.is_done = is_done,
                 Err(error) => return Ok(Err(error)),
@@ -343,6 +345,35 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
                 Ok(None)
             }
         }
+    }
+}
+
+impl<W: AsyncWrite + Unpin + Send> Session<W> {
+    /// Runs `move` of a portal, which only moves forward. Returns its tag.
+    pub(crate) async fn move_portal(&mut self, fetch: &CursorFetch) -> Result<String, PgError> {
+        let count = match fetch.direction {
+            FetchDirection::Forward(count) => usize::try_from(count).ok(),
+            FetchDirection::AllForward => Some(usize::MAX),
+            _ => None,
+        };
+        let only_forward = || PgError::new("55000", "a portal can only move forward");
+        let count = count.ok_or_else(only_forward)?;
+        let Some(mut portal) = self.portals.remove(&fetch.name) else {
+            return Err(no_portal(&fetch.name));
+        };
+        let Statement::Query(tag) = portal.prepared.statement else {
+            return Err(PgError::unsupported("`move` supports only portals of queries"));
+        };
+        if portal.rows.is_none() && !portal.is_done {
+            let prepared = Arc::clone(&portal.prepared);
+            let result = self.run_query(&prepared.sql, portal.parameters.clone()).await?;
+            let described = prepared.schema.as_deref().map(kinds).unwrap_or_default();
+            let rows = RowSender::new(result, tag);
+            portal.rows = Some(rows.with_columns(described, portal.formats.clone())?);
+        }
+        let passed = portal.rows.as_mut().map_or(Ok(0), |rows| rows.pass(count))?;
+        self.portals.insert(fetch.name.clone(), portal);
+        Ok(format!("MOVE {passed}"))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::io::AsyncWrite;
 use crate::QueryResult;
 use crate::encode::{ColumnEncoder, Format, texts};
 use crate::error::PgError;
+use crate::interval::IntervalStyle;
 use crate::settings::Setting;
 use crate::types::PgType;
 use crate::writer::{MessageWriter, push_text};
@@ -23,6 +24,7 @@ pub(crate) struct RowSender {
     batches: std::vec::IntoIter<RecordBatch>,
     batch: Option<CurrentBatch>,
     sent: usize,
+    style: IntervalStyle,
 }
 
 struct CurrentBatch {
@@ -36,7 +38,13 @@ impl RowSender {
         let QueryResult { schema, batches } = result;
         let kinds: Vec<PgType> = kinds(&schema);
         let formats = vec![Format::Text; kinds.len()];
-        Self { schema, kinds, formats, tag, batches: batches.into_iter(), batch: None, sent: 0 }
+        let (batches, style) = (batches.into_iter(), IntervalStyle::default());
+        Self { schema, kinds, formats, tag, batches, batch: None, sent: 0, style }
+    }
+
+    /// Sends the texts of intervals in this style.
+    pub(crate) fn set_interval_style(&mut self, style: IntervalStyle) {
+        self.style = style;
     }
 
     /// Sends columns with the described types, in the requested formats.
@@ -92,13 +100,27 @@ impl RowSender {
         Ok(Ok(true))
     }
 
+    /// Passes over rows, as many as there are up to `count`; returns their number.
+    pub(crate) fn pass(&mut self, count: usize) -> Result<usize, PgError> {
+        let mut passed = 0;
+        while passed < count && self.advance()? {
+            let Some(batch) = &mut self.batch else { break };
+            let here = batch.rows.len().min(count - passed);
+            batch.rows.start += here;
+            passed += here;
+        }
+        Ok(passed)
+    }
+
     /// Advances to the next row; false at the end.
     fn advance(&mut self) -> Result<bool, PgError> {
         while self.batch.as_ref().is_none_or(|batch| batch.rows.is_empty()) {
             let Some(batch) = self.batches.next() else { return Ok(false) };
             let columns = batch.columns().iter().zip(&self.kinds);
             let cells = columns
-                .map(|(column, kind)| ColumnEncoder::new(column, *kind))
+                .map(|(column, kind)| {
+                    ColumnEncoder::new(column, *kind).map(|column| column.with_style(self.style))
+                })
                 .collect::<Result<_, _>>();
             let cells = cells.map_err(|error| {
                 PgError::new("22000", format!("cannot encode a column as described: {error}"))

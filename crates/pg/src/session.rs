@@ -144,6 +144,11 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             .hint("connect again, or raise `idle_in_transaction_session_timeout`")
     }
 
+    /// Number of the connection, which a cancel request names.
+    pub(crate) fn number(&self) -> i32 {
+        self.cancellation.key.0
+    }
+
     fn greet(&mut self) {
         self.writer.message(b'R', |body| body.extend_from_slice(&0_i32.to_be_bytes()));
         for (name, value) in self.settings.reported() {
@@ -241,6 +246,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             Ok(StatementOutcome::Complete) => Ok(Ok(())),
             Ok(StatementOutcome::Copy(copy)) => copy.send(&mut self.writer).await,
             Ok(StatementOutcome::Rows(mut rows)) => {
+                rows.set_interval_style(self.settings.interval_style());
                 rows.describe(&mut self.writer);
                 rows.send(&mut self.writer, 0).await.map(|sent| sent.map(drop))
             }
@@ -268,8 +274,10 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         let tag = match statement {
             Statement::Query(tag) => {
                 let changes = set_config::changes(sql, &parameters)?;
+                let cancelled = set_config::cancelled(sql, &parameters)?;
                 let result = self.run_query(sql, parameters).await?;
                 self.apply(&changes)?;
+                self.cancel_others(&cancelled)?;
                 return Ok(StatementOutcome::Rows(RowSender::new(result, tag)));
             }
             Statement::Show(name) => return self.show(name).map(StatementOutcome::Rows),
@@ -278,6 +286,9 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
             }
             Statement::Fetch(fetch) if !fetch.is_move => {
                 return self.fetch(fetch).map(StatementOutcome::Rows);
+            }
+            Statement::Fetch(fetch) if self.portals.contains_key(&fetch.name) => {
+                self.move_portal(fetch).await?.into()
             }
             Statement::Copy(copy) => {
                 let result = self.run_query(&copy.sql, parameters).await?;
@@ -300,6 +311,18 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         };
         self.writer.complete(&tag);
         Ok(StatementOutcome::Complete)
+    }
+
+    /// Cancels the queries of other connections of the same user.
+    fn cancel_others(&self, numbers: &[i32]) -> Result<(), PgError> {
+        for number in numbers {
+            if !self.cancellation.cancel_other(*number, &self.caller.user) {
+                let text = format!("you have no connection with the number {number}");
+                return Err(PgError::new("22023", text)
+                    .hint("it is that of `select pg_backend_pid()` over that connection"));
+            }
+        }
+        Ok(())
     }
 
     fn show(&self, name: &str) -> Result<RowSender, PgError> {

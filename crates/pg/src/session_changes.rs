@@ -1,7 +1,6 @@
 //! Statements that change a session: transactions, settings, and what it keeps.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use tokio::io::AsyncWrite;
 
@@ -15,6 +14,9 @@ use crate::transaction::{RestoredState, TransactionState};
 
 /// Names of a startup message that are no settings.
 const NO_SETTINGS: [&str; 4] = ["user", "database", "replication", "options"];
+
+/// Name under which the engine gets the number of the connection, which is no setting.
+const BACKEND_PID: &str = "pg_backend_pid";
 
 impl<W: AsyncWrite + Unpin + Send> Session<W> {
     /// Takes the settings of a startup message: those in `options` first, as PostgreSQL does.
@@ -37,8 +39,15 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
         }
         self.settings.begin_session();
         self.settings.set_user(&self.caller.user);
-        self.caller.settings = self.settings.all().into();
+        self.pass_settings();
         Ok(())
+    }
+
+    /// Passes the settings to the queries that follow, with the number of the connection.
+    fn pass_settings(&mut self) {
+        let mut all = self.settings.all();
+        all.push((BACKEND_PID.to_owned(), self.number().to_string()));
+        self.caller.settings = all.into();
     }
 
     /// Applies the calls of `set_config` of a query.
@@ -157,7 +166,7 @@ impl<W: AsyncWrite + Unpin + Send> Session<W> {
 
     /// Passes changed settings to the engine, and reports those that clients follow.
     fn settings_changed(&mut self, before: &[(&'static str, String)]) {
-        self.caller.settings = Arc::from(self.settings.all());
+        self.pass_settings();
         let after = self.settings.reported();
         for ((name, value), (_, old)) in after.iter().zip(before) {
             if value != old {

@@ -213,10 +213,7 @@ fn set(rest: &[&str]) -> Statement {
             return Statement::NoOp("SET");
         }
         ["SESSION", "AUTHORIZATION", _] => ("session_authorization".to_owned(), value(&rest[2..])),
-        ["ROLE", ..] => {
-            let text = "cannot set the role: there are no roles";
-            return Statement::Unsupported(PgError::unsupported(text));
-        }
+        ["ROLE", _] => ("role".to_owned(), value(&rest[1..])),
         ["TIME", "ZONE", _, ..] => ("TimeZone".to_owned(), value(&rest[2..])),
         ["NAMES", ..] => ("client_encoding".to_owned(), value(&rest[1..])),
         ["SCHEMA", _] => ("search_path".to_owned(), value(&rest[1..])),
@@ -376,7 +373,7 @@ mod tests {
         for (sql, expected) in cases {
             assert_eq!(Statement::of(sql), expected, "{sql}");
         }
-        for sql in ["copy x from stdin", "prepare p", "set x", "execute", "reset", "set role bob"] {
+        for sql in ["copy x from stdin", "prepare p", "set x", "execute", "reset"] {
             assert!(matches!(Statement::of(sql), Unsupported(_)), "{sql}");
         }
     }

@@ -1,4 +1,5 @@
-//! Calls of `set_config` in a query: the engine returns the value, and the session takes it.
+//! Calls in a query that concern sessions, `set_config` and `pg_cancel_backend`: the engine returns their
+//! value, and the session does the rest.
 
 use arrow_array::ArrayRef;
 
@@ -59,6 +60,32 @@ fn change(call: &[&str], parameters: &[ArrayRef]) -> Option<ConfigChange> {
     })
 }
 
+/// Numbers in calls of `pg_cancel_backend(number)`, which are constants or parameters.
+///
+/// # Errors
+/// `0A000` for other arguments.
+pub(crate) fn cancelled(sql: &str, parameters: &[ArrayRef]) -> Result<Vec<i32>, PgError> {
+    if !sql.to_ascii_lowercase().contains(CANCEL) {
+        return Ok(Vec::new());
+    }
+    let all: Vec<&str> = words(sql).collect();
+    let calls = (0..all.len())
+        .filter(|at| all[*at].eq_ignore_ascii_case(CANCEL) && all.get(at + 1) == Some(&"("));
+    let numbers = calls.map(|at| {
+        let tail = joined(&all[at + 1..all.len().min(at + 5)]);
+        let [open, number, close, ..] = tail.as_slice() else { return None };
+        let is_call = open == "(" && (close == ")" || close == ":");
+        let number = argument(number, parameters).unwrap_or_else(|| number.clone());
+        number.parse().ok().filter(|_| is_call)
+    });
+    numbers.collect::<Option<_>>().ok_or_else(|| {
+        PgError::unsupported("`pg_cancel_backend` takes only constants and parameters")
+    })
+}
+
+/// Function that cancels the query of a connection.
+const CANCEL: &str = "pg_cancel_backend";
+
 /// Words with `$` and its number joined.
 fn joined(words: &[&str]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
@@ -87,6 +114,16 @@ fn argument(word: &str, parameters: &[ArrayRef]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::encode::texts;
+
+    #[test]
+    fn numbers_of_cancelled_connections_are_found() {
+        let parameter: ArrayRef = std::sync::Arc::new(arrow_array::Int32Array::from(vec![7]));
+        let sql = "select pg_cancel_backend($1), pg_catalog.PG_CANCEL_BACKEND( 12 ) as done";
+        assert_eq!(cancelled(sql, &[parameter]), Ok(vec![7, 12]));
+        assert_eq!(cancelled("select 'pg_cancel_backend'", &[]), Ok(Vec::new()));
+        let lost = "select pg_cancel_backend(pid) from pg_stat_activity";
+        assert_eq!(cancelled(lost, &[]).expect_err(lost).state, "0A000");
+    }
 
     #[test]
     fn calls_with_constants_and_parameters_are_found() {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::error::PgError;
+use crate::interval::IntervalStyle;
 use crate::setting_values::{check_search_path, duration, shown_duration, time_zone};
 
 /// Settings reported to clients at the start and when they change.
@@ -24,57 +25,118 @@ const REPORTED: [&str; 11] = [
 ];
 
 /// Settings that cannot change; setting them to their own value is accepted.
-const FIXED: [(&str, &str); 15] = [
+const FIXED: [(&str, &str); 26] = [
+    ("array_nulls", "on"),
+    ("block_size", "8192"),
     ("bytea_output", "hex"),
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
     ("default_transaction_read_only", "on"),
     ("in_hot_standby", "off"),
     ("integer_datetimes", "on"),
-    ("IntervalStyle", "postgres"),
     ("lc_collate", "C"),
     ("lc_ctype", "C"),
+    ("lc_messages", "C"),
+    ("lc_monetary", "C"),
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+    ("max_connections", "100"),
+    ("max_function_args", "100"),
     ("max_identifier_length", "63"),
+    ("max_index_keys", "32"),
+    ("role", "none"),
     ("server_encoding", "UTF8"),
     ("server_version", concat!("15.0 (weir ", env!("CARGO_PKG_VERSION"), ")")),
     ("server_version_num", "150000"),
     ("session_authorization", "weir"),
+    ("session_replication_role", "origin"),
     ("standard_conforming_strings", "on"),
+    ("transform_null_equals", "off"),
 ];
 
 /// Settings that clients may change, with their defaults.
-const FREE: [(&str, &str); 30] = [
+const FREE: [(&str, &str); 80] = [
     ("application_name", ""),
     ("backslash_quote", "safe_encoding"),
     ("check_function_bodies", "on"),
     ("client_min_messages", "notice"),
+    ("constraint_exclusion", "partition"),
+    ("cpu_index_tuple_cost", "0.005"),
+    ("cpu_operator_cost", "0.0025"),
+    ("cpu_tuple_cost", "0.01"),
+    ("cursor_tuple_fraction", "0.1"),
+    ("default_statistics_target", "100"),
+    ("default_table_access_method", "heap"),
+    ("default_tablespace", ""),
+    ("default_text_search_config", "pg_catalog.simple"),
+    ("default_toast_compression", "pglz"),
     ("default_transaction_deferrable", "off"),
     ("default_transaction_isolation", "read committed"),
+    ("effective_cache_size", "4GB"),
+    ("effective_io_concurrency", "1"),
+    ("enable_async_append", "on"),
     ("enable_bitmapscan", "on"),
+    ("enable_gathermerge", "on"),
+    ("enable_hashagg", "on"),
     ("enable_hashjoin", "on"),
+    ("enable_incremental_sort", "on"),
+    ("enable_indexonlyscan", "on"),
     ("enable_indexscan", "on"),
+    ("enable_material", "on"),
+    ("enable_memoize", "on"),
     ("enable_mergejoin", "on"),
     ("enable_nestloop", "on"),
+    ("enable_parallel_append", "on"),
+    ("enable_parallel_hash", "on"),
+    ("enable_partition_pruning", "on"),
+    ("enable_partitionwise_aggregate", "off"),
+    ("enable_partitionwise_join", "off"),
     ("enable_seqscan", "on"),
+    ("enable_sort", "on"),
+    ("enable_tidscan", "on"),
     ("escape_string_warning", "on"),
     ("extra_float_digits", "1"),
+    ("from_collapse_limit", "8"),
     ("geqo", "on"),
+    ("geqo_effort", "5"),
+    ("geqo_threshold", "12"),
+    ("hash_mem_multiplier", "2"),
     ("idle_in_transaction_session_timeout", "0"),
     ("idle_session_timeout", "0"),
+    ("IntervalStyle", "postgres"),
     ("jit", "off"),
+    ("jit_above_cost", "100000"),
+    ("jit_inline_above_cost", "500000"),
+    ("jit_optimize_above_cost", "500000"),
+    ("join_collapse_limit", "8"),
     ("lock_timeout", "0"),
+    ("maintenance_work_mem", "64MB"),
+    ("max_parallel_workers", "8"),
     ("max_parallel_workers_per_gather", "2"),
+    ("min_parallel_index_scan_size", "512kB"),
+    ("min_parallel_table_scan_size", "8MB"),
+    ("parallel_leader_participation", "on"),
+    ("parallel_setup_cost", "1000"),
+    ("parallel_tuple_cost", "0.1"),
+    ("password_encryption", "scram-sha-256"),
     ("plan_cache_mode", "auto"),
+    ("quote_all_identifiers", "off"),
+    ("random_page_cost", "4"),
     ("row_security", "on"),
     ("search_path", "\"$user\", public"),
+    ("seq_page_cost", "1"),
     ("statement_timeout", "0"),
     ("synchronize_seqscans", "on"),
+    ("synchronous_commit", "on"),
+    ("temp_buffers", "8MB"),
+    ("temp_tablespaces", ""),
     ("TimeZone", "UTC"),
     ("transaction_isolation", "read committed"),
     // pgJDBC takes "on" for a standby and refuses it with `targetServerType=primary`. Writes are
     // refused in either case.
     ("transaction_read_only", "off"),
     ("work_mem", "4MB"),
+    ("xmlbinary", "base64"),
     ("xmloption", "content"),
 ];
 
@@ -148,7 +210,8 @@ impl SessionSettings {
         };
         let setting = Setting { name: own, value: setting.value };
         if FIXED.iter().any(|(fixed, _)| *fixed == own) {
-            if is_harmless(&Setting { name: own, value: now }, setting.value) {
+            let is_own_role = own == "role" && self.is_user(setting.value);
+            if is_own_role || is_harmless(&Setting { name: own, value: now }, setting.value) {
                 return Ok(());
             }
             let text = format!("cannot set `{own}` to `{}`: it is always `{now}`", setting.value);
@@ -171,6 +234,12 @@ impl SessionSettings {
         values.retain(|(set, _)| *set != own);
         values.push((own, value));
         Ok(())
+    }
+
+    /// Whether a name is that of the user, or that of the owner of all tables.
+    fn is_user(&self, name: &str) -> bool {
+        let user = self.get("session_authorization").map_or("", |(_, user)| user);
+        name == user || name == "weir"
     }
 
     /// Makes the present values those to which `reset` returns.
@@ -247,6 +316,14 @@ impl SessionSettings {
         self.duration("idle_in_transaction_session_timeout")
     }
 
+    /// How the client reads intervals.
+    pub(crate) fn interval_style(&self) -> IntervalStyle {
+        match self.get("IntervalStyle") {
+            Ok((_, "iso_8601")) => IntervalStyle::Iso8601,
+            _ => IntervalStyle::Postgres,
+        }
+    }
+
     /// A duration; `None` for 0.
     fn duration(&self, name: &str) -> Option<Duration> {
         let (_, text) = self.get(name).ok()?;
@@ -276,6 +353,12 @@ fn checked(setting: &Setting<'_>) -> Result<String, PgError> {
     match name {
         "TimeZone" if value.eq_ignore_ascii_case("local") => Ok("UTC".to_owned()),
         "TimeZone" => time_zone(value),
+        "IntervalStyle" => match value.to_lowercase().as_str() {
+            style @ ("postgres" | "iso_8601") => Ok(style.to_owned()),
+            other => Err(PgError::unsupported(format!(
+                "cannot set `IntervalStyle` to `{other}`: it is `postgres` or `iso_8601`"
+            ))),
+        },
         "search_path" => check_search_path(value).map(|()| value.to_owned()),
         "transaction_isolation" | "default_transaction_isolation" => {
             let levels = ["serializable", "repeatable read", "read committed", "read uncommitted"];
@@ -329,8 +412,9 @@ mod tests {
             ("client_encoding", "LATIN1", "0A000"),
             ("standard_conforming_strings", "off", "0A000"),
             ("bytea_output", "escape", "0A000"),
-            ("IntervalStyle", "iso_8601", "0A000"),
+            ("IntervalStyle", "sql_standard", "0A000"),
             ("session_authorization", "bob", "0A000"),
+            ("role", "bob", "0A000"),
             ("search_path", "future, public", "0A000"),
             ("statement_timeout", "soon", "22023"),
             ("TimeZone", "Mars/Olympus", "22023"),

@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access", "weir-discover", "weir-multiline"]),
     ("weir-discover", &["weir-access"]),
     ("weir-intake", &["weir-parse"]),
+    ("weir-pg", &["weir-dialect"]),
     ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-semantics", &["weir-dialect"]),
