@@ -97,6 +97,26 @@ pub(crate) fn text_of_number(expr: &Expr) -> Option<Expr> {
     Some(text(&format!("{}.{decimals}", if whole.is_empty() { "0" } else { whole })))
 }
 
+/// Whether an expression is a number constant with a sign: a `numeric`, which has no negative zero.
+pub(crate) fn is_negative(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_negative(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_number(expr),
+        _ => false,
+    }
+}
+
+/// Whether an expression is the constant 0 with a point.
+pub(crate) fn is_zero(expr: &Expr) -> bool {
+    DecimalConstant::of(expr).is_some_and(|constant| constant.digits == 0 && constant.scale > 0)
+}
+
+/// A result of the engine whose negative zero becomes 0.
+pub(crate) fn without_negative_zero(result: Expr) -> Expr {
+    let (left, right) = (Box::new(result), Box::new(number_constant("0.0".to_owned())));
+    nested(Expr::BinaryOp { left, op: BinaryOperator::Plus, right })
+}
+
 /// Whether an expression is a number constant.
 pub(crate) fn is_number(expr: &Expr) -> bool {
     match expr {

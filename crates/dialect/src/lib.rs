@@ -63,7 +63,7 @@ pub use required_words::required_words;
 pub use set_operations::DUPLICATE_NUMBER;
 pub use statement_size::{STACK_BYTES, check_condition, check_query};
 pub use subquery_syntax::ONLY_VALUE;
-pub use syntax::{rewrite_condition, rewrite_statement};
+pub use syntax::{like_escape, rewrite_condition, rewrite_statement};
 pub use time_field::{time_field, wall_time_of};
 pub use time_literal::{full_interval, full_timestamp};
 pub use time_reading::{TimeReading, read_time};

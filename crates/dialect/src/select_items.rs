@@ -3,13 +3,14 @@
 //! - Items may have equal names in PostgreSQL; the engine refuses two, and calls `x` and `x::int` alike.
 //! - `select distinct f(x) … order by f(x)` becomes `order by 1`.
 //! - `select count(*) * 2 … order by 1` becomes `order by count(*) * 2`.
-//! - `order by 1` of grouping sets is about the grouped rows, as `select * from (…) order by 1`.
+//! - `order by 1` of grouping sets, and of `select distinct` with aggregates, is about the grouped rows, as
+//!   `select * from (…) order by 1`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Distinct, Expr, Function, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
     TableFactor, Value, VisitMut, VisitorMut, With,
 };
 
@@ -317,21 +318,26 @@ fn is_kept_by_name(item: &Expr) -> bool {
     is_column(item) || matches!(item, Expr::Value(_)) || once.iter().any(|call| text.contains(call))
 }
 
-/// Orders grouping sets by place in a query around them.
+/// Orders grouping sets, and distinct results of aggregates, by place in a query around them.
 pub(crate) fn order_grouped_rows(query: &mut Query) -> Result<()> {
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return Ok(()) };
-    let has_sets = groups.iter().any(is_grouping_set);
+    let has_sets = groups.iter().any(is_grouping_set) && select.distinct.is_none();
     let Some(OrderByKind::Expressions(keys)) = query.order_by.as_ref().map(|order| &order.kind)
     else {
         return Ok(());
     };
-    let has_calls = select.projection.iter().any(|item| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => !is_column(expr),
-        _ => false,
-    });
+    let has = |is_such: fn(&Expr) -> bool| {
+        select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_such(expr),
+            _ => false,
+        })
+    };
+    let has_calls = has(|expr| !is_column(expr));
+    let is_distinct = matches!(select.distinct, Some(Distinct::Distinct));
+    let has_distinct_aggregates = is_distinct && (!groups.is_empty() || has(may_aggregate));
     let is_placed = keys.iter().all(|key| matches!(key.expr, Expr::Value(_)));
-    if !has_sets || !has_calls || !is_placed || select.distinct.is_some() {
+    if !(has_sets || has_distinct_aggregates) || !has_calls || !is_placed {
         return Ok(());
     }
     let mut outer = parse_query("select * from (select 1) as grouped_rows")?;

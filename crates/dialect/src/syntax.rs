@@ -59,10 +59,10 @@ impl VisitorMut for SyntaxRewriter {
             .and_then(|()| set_operations::count_duplicates(&mut query.body))
             .and_then(|()| lateral_columns::inline(query))
             .and_then(|()| join_columns::merge(query))
-            .and_then(|()| select_items::check_order(query))
-            .and_then(|()| select_items::order_grouped_rows(query));
-        json_syntax::rewrite_values(&mut query.body);
+            .and_then(|()| select_items::check_order(query));
         select_items::order_by_place(query);
+        let done = done.and_then(|()| select_items::order_grouped_rows(query));
+        json_syntax::rewrite_values(&mut query.body);
         select_items::order_by_item(query);
         flow(done)
     }
@@ -151,6 +151,9 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
             rewrite_unary(*op, value).into_iter().for_each(|new| *expr = new);
         }
         Expr::Cast { .. } | Expr::TypedString(_) | Expr::Interval(_) => cast_syntax::rewrite(expr)?,
+        Expr::Ceil { expr: value, .. } if constant_syntax::is_negative(value) => {
+            *expr = constant_syntax::without_negative_zero(expr.clone());
+        }
         Expr::Value(value) if matches!(value.value, Value::HexStringLiteral(_)) => {
             return refuse!("bit strings and hexadecimal numbers are not supported: {value}");
         }
@@ -174,6 +177,7 @@ fn rewrite_unary(op: UnaryOperator, value: &Expr) -> Option<Expr> {
             negate_base(&mut power);
             power
         }
+        UnaryOperator::Minus if constant_syntax::is_zero(value) => value.clone(),
         UnaryOperator::BitwiseNot => {
             let (left, right) = (Box::new(number(-1)), Box::new(value.clone()));
             nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right })
@@ -301,7 +305,13 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
     };
     if let Some((_, here)) = NAMES.iter().find(|(other, _)| *other == name) {
         function.name = ObjectName::from(vec![Ident::new(*here)]);
-        return Ok(None);
+    }
+    let arguments_here = arguments(function);
+    if ["ceil", "ceiling", "round", "trunc"].contains(&name.as_str())
+        && arguments_here.first().is_some_and(constant_syntax::is_negative)
+    {
+        let call = Expr::Function(function.clone());
+        return Ok(Some(constant_syntax::without_negative_zero(call)));
     }
     if let FunctionArguments::Subquery(query) = &function.args
         && name == "array"
@@ -412,22 +422,28 @@ fn like_pattern(pattern: &Expr, escape: &ValueWithSpan) -> Result<Expr> {
         return Ok(pattern.clone());
     }
     let Some(pattern) = literal(pattern) else {
-        return refuse!("the pattern of `like … escape …` has to be a constant");
+        let escape = escape.map(String::from).unwrap_or_default();
+        return Ok(call("like_escape", vec![pattern.clone(), text(&escape)]));
     };
+    match like_escape(pattern, escape) {
+        Some(new) => Ok(text(&new)),
+        None => refuse!("the pattern `{pattern}` ends with its escape character"),
+    }
+}
+
+/// A pattern of `like` with backslashes as escapes; `None` if it ends with its escape character.
+pub fn like_escape(pattern: &str, escape: Option<char>) -> Option<String> {
     let mut new = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
     while let Some(next) = chars.next() {
         if Some(next) == escape {
-            match chars.next() {
-                Some(escaped) => new.extend(['\\', escaped]),
-                None => return refuse!("the pattern `{pattern}` ends with its escape character"),
-            }
+            new.extend(['\\', chars.next()?]);
         } else {
             new.extend((next == '\\').then_some('\\'));
             new.push(next);
         }
     }
-    Ok(text(&new))
+    Some(new)
 }
 
 fn one_char(value: &Value) -> Result<Option<char>> {

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf}
 use datafusion::scalar::ScalarValue;
 use regex::Regex;
 use weir_dialect::{
-    DecimalRounding, format_text, md5_text, quote_identifier, quote_literal, rust_regex,
-    similar_regex, to_decimal_places,
+    DecimalRounding, format_text, like_escape, md5_text, quote_identifier, quote_literal,
+    rust_regex, similar_regex, to_decimal_places,
 };
 
 use crate::row_function::{RowFunction, float_of, functions, integer_of, text_of, text_type};
@@ -71,6 +71,13 @@ fn of_texts() -> Vec<RowFunction> {
             arity: 2..=2,
             result: text_type,
             run: similar,
+            takes_null: false,
+        },
+        RowFunction {
+            name: "like_escape",
+            arity: 2..=2,
+            result: text_type,
+            run: like,
             takes_null: false,
         },
         RowFunction { name: "chr", arity: 1..=1, result: text_type, run: chr, takes_null: false },
@@ -240,6 +247,15 @@ fn similar(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
     match similar_regex(&pattern, escape) {
         Ok(regex) => Ok(utf8(regex)),
         Err(why) => exec_err!("cannot use the pattern `{pattern}`: {why}"),
+    }
+}
+
+fn like(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let pattern = first_text(args).unwrap_or_default();
+    let escape = args.get(1).and_then(text_of).and_then(|escape| escape.chars().next());
+    match like_escape(&pattern, escape) {
+        Some(pattern) => Ok(utf8(pattern)),
+        None => exec_err!("the pattern `{pattern}` ends with its escape character"),
     }
 }
 
