@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::harness::{WEIR, Weir, can_run, pause, quiet, serve};
-use super::md_machine::{HOST_ADDRESS, MachineParts, UNREADABLE_SECTOR, VirtualMachine, devices};
+use super::md_machine::{
+    HOST_ADDRESS, MachineParts, TestDisks, UNREADABLE_SECTOR, VirtualMachine, devices,
+};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -69,7 +71,7 @@ const NAS: [usize; 2] = [21, 22];
 const CONTAINER: [usize; 2] = [23, 24];
 /// Replaces the bad half of the mirror.
 const SPARE: usize = 25;
-const DISKS: usize = 25;
+const DISKS: TestDisks = TestDisks { count: 25, unreadable: MIRROR[0] };
 
 /// A machine and the hub that its agent sends to.
 struct ArrayScene {
@@ -82,7 +84,7 @@ impl ArrayScene {
     fn set(parts: &MachineParts, load: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let programs = [Path::new(WEIR), load];
-        let mut machine = VirtualMachine::boot(parts, dir.path(), &programs, DISKS, MIRROR[0]);
+        let mut machine = VirtualMachine::boot(parts, dir.path(), &programs, DISKS);
         make_arrays(&mut machine);
         let mut command = serve("hub", &dir.path().join("data"));
         quiet(&mut command);
@@ -123,14 +125,18 @@ fn firing(hub: &Weir, rule: &str, subject: &str) -> Option<Value> {
 
 fn make_arrays(machine: &mut VirtualMachine) {
     for LoadedArray { name, first_disk, members, .. } in LOADED {
-        let array =
-            format!("/dev/{name} --level=10 --raid-devices={members} --chunk=64 --bitmap=internal");
-        machine.create(&array, &devices(first_disk..first_disk + members));
+        let devices = devices(first_disk..first_disk + members);
+        machine.create(&format!(
+            "/dev/{name} --level=10 --raid-devices={members} --chunk=64 --bitmap=internal {devices}"
+        ));
     }
-    machine.create("/dev/md3 --level=1 --raid-devices=2 --bitmap=none", &devices(MIRROR));
+    machine
+        .create(&format!("/dev/md3 --level=1 --raid-devices=2 --bitmap=none {}", devices(MIRROR)));
     let slots = devices(NAS) + &" missing".repeat(24 - NAS.len());
-    machine.create("/dev/md9 --level=1 --raid-devices=24 --metadata=1.0 --bitmap=none", &slots);
-    machine.create_container("/dev/md127", &devices(CONTAINER));
+    machine.create(&format!(
+        "/dev/md9 --level=1 --raid-devices=24 --metadata=1.0 --bitmap=none {slots}"
+    ));
+    machine.create_container(&devices(CONTAINER));
     let state = machine.run("cat /proc/mdstat");
     for part in ["[UUUUUUUU]", "[24/2] [UU______________________]", "md127 : inactive"] {
         assert!(state.contains(part), "{part} is not in {state}");

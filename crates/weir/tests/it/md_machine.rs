@@ -144,6 +144,13 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
 }
 
+/// How many disks there are, and which of them has an unreadable sector.
+#[derive(Clone, Copy)]
+pub(crate) struct TestDisks {
+    pub(crate) count: usize,
+    pub(crate) unreadable: usize,
+}
+
 /// Device files of disks.
 pub(crate) fn devices(disks: impl IntoIterator<Item = usize>) -> String {
     let names: Vec<String> = disks.into_iter().map(|disk| format!("/dev/nvme{disk}n1")).collect();
@@ -161,13 +168,12 @@ pub(crate) struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// Boots with `disks` empty disks of 64 MiB, one of which has an unreadable sector.
+    /// Boots with empty disks of 64 MiB.
     pub(crate) fn boot(
         parts: &MachineParts,
         dir: &Path,
         programs: &[&Path],
-        disks: usize,
-        unreadable: usize,
+        disks: TestDisks,
     ) -> Self {
         let root = parts.make_root(dir, programs);
         let mut command = Command::new("qemu-system-x86_64");
@@ -180,10 +186,10 @@ impl VirtualMachine {
         command.arg("-kernel").arg(&parts.kernel).arg("-append").arg(
             "console=ttyS0 quiet no_timer_check panic=-1 root=/dev/nvme0n1 rootfstype=ext4 rw init=/init",
         );
-        for number in 0..=disks {
+        for number in 0..=disks.count {
             let image = if number == 0 { root.clone() } else { empty_disk(dir, number) };
             let mut source = image.display().to_string();
-            if number == unreadable {
+            if number == disks.unreadable {
                 source = format!("blkdebug:{}:{source}", bad_sector(dir).display());
             }
             let errors = "rerror=report,werror=report";
@@ -230,16 +236,16 @@ impl VirtualMachine {
         }
     }
 
-    /// Makes an array, without a first sync.
-    pub(crate) fn create(&mut self, array: &str, members: &str) {
-        self.run(&format!("mdadm --create {array} --run --assume-clean {members}"));
+    /// Makes an array, without a first sync: its device, options and members.
+    pub(crate) fn create(&mut self, array: &str) {
+        self.run(&format!("mdadm --create {array} --run --assume-clean"));
     }
 
-    /// Makes a container of Intel arrays, which is always inactive.
-    pub(crate) fn create_container(&mut self, container: &str, members: &str) {
+    /// Makes a container of Intel arrays, which is always inactive, of two members.
+    pub(crate) fn create_container(&mut self, members: &str) {
         let platform = "IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1";
         self.run(&format!(
-            "{platform} mdadm --create {container} --metadata=imsm --raid-devices=2 {members}"
+            "{platform} mdadm --create /dev/md127 --metadata=imsm --raid-devices=2 {members}"
         ));
     }
 

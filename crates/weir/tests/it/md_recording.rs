@@ -2,10 +2,9 @@
 //! a real kernel and compared; `UPDATE_EXPECT=1` writes it.
 
 use super::harness::{can_run, repository};
-use super::md_machine::{MachineParts, VirtualMachine, devices};
+use super::md_machine::{MachineParts, TestDisks, VirtualMachine, devices};
 
-const DISKS: usize = 12;
-const UNREADABLE_DISK: usize = 5;
+const DISKS: TestDisks = TestDisks { count: 12, unreadable: 5 };
 
 const FILES: &str = "/proc/mdstat /proc/diskstats /proc/1/mountinfo /proc/1/mounts \
     /sys/block/md*/md/array_state /sys/block/md*/md/sync_action \
@@ -19,17 +18,18 @@ const VARYING: [&str; 5] = ["/diskstats", "/mountinfo", "/mounts", "/errors", "/
 /// A RAID 10 that has lost a member and carries a file system, a mirror with a bad sector, the system
 /// array of a NAS, and a container of Intel arrays.
 fn scene(machine: &mut VirtualMachine) {
-    machine.create(
-        "/dev/md0 --level=10 --raid-devices=4 --chunk=64 --bitmap=internal",
-        &devices(1..=4),
-    );
+    let striped = "/dev/md0 --level=10 --raid-devices=4 --chunk=64 --bitmap=internal";
+    machine.create(&format!("{striped} {}", devices(1..=4)));
     machine.run("mke2fs /dev/md0 && mkdir -p /srv && mount -t ext4 /dev/md0 /srv");
     machine.run("mdadm /dev/md0 --fail /dev/nvme2n1");
-    machine.create("/dev/md1 --level=1 --raid-devices=2 --bitmap=none", &devices(5..=6));
+    machine
+        .create(&format!("/dev/md1 --level=1 --raid-devices=2 --bitmap=none {}", devices(5..=6)));
     machine.read_whole("/dev/md1");
     let nas = devices(7..=10) + &" missing".repeat(20);
-    machine.create("/dev/md9 --level=1 --raid-devices=24 --metadata=1.0 --bitmap=none", &nas);
-    machine.create_container("/dev/md127", &devices(11..=12));
+    machine.create(&format!(
+        "/dev/md9 --level=1 --raid-devices=24 --metadata=1.0 --bitmap=none {nas}"
+    ));
+    machine.create_container(&devices(11..=12));
     // The file system's last writes, and the bitmap's.
     machine.run("sync; until grep -q clean /sys/block/md0/md/array_state; do sleep 1; done");
 }
@@ -53,7 +53,7 @@ fn a_real_kernel_shows_its_arrays_as_recorded() {
     }
     let parts = parts.expect("it was found");
     let dir = tempfile::tempdir().expect("a directory");
-    let mut machine = VirtualMachine::boot(&parts, dir.path(), &[], DISKS, UNREADABLE_DISK);
+    let mut machine = VirtualMachine::boot(&parts, dir.path(), &[], DISKS);
     scene(&mut machine);
     let files = machine.run(&format!(
         "for file in {FILES}; do [ ! -f $file ] || {{ echo \"== $file\"; cat $file; }}; done"
