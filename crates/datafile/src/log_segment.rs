@@ -350,7 +350,7 @@ mod tests {
         let mut pieces = SegmentPieces::new(&bytes, 5, false);
         pieces.search_bytes = 100_000;
         let damage = SegmentPiece::Damage { range: 16..bytes.len(), records: 0 };
-        assert_eq!(pieces.by_ref().collect::<Vec<_>>(), [damage.clone()]);
+        assert_eq!(pieces.by_ref().collect::<Vec<_>>(), std::slice::from_ref(&damage));
         let mut pieces = SegmentPieces::new(&bytes, 5, true);
         pieces.search_bytes = 100_000;
         let damage = SegmentPiece::Damage { range: 16..bytes.len(), records: 1 };

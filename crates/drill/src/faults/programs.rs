@@ -43,7 +43,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["nginx", "gunicorn", "psql", "setpriv"],
         set: |testbed| {
             shop_in_postgresql(testbed, &[])?;
-            gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), "30")?;
+            gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), 30)?;
             front(testbed, PASS)?;
             visitors(testbed)
         },
@@ -84,7 +84,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         tools: &["nginx", "gunicorn", "psql", "setpriv"],
         set: |testbed| {
             shop_in_postgresql(testbed, &["max_connections=16"])?;
-            gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), "30")?;
+            gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), 30)?;
             front(testbed, PASS)?;
             visitors(testbed)
         },
@@ -109,7 +109,7 @@ pub(crate) const FAULTS: &[Fault] = &[
             let (netns, address) = (testbed.client.clone(), format!("{CLIENT}:9002"));
             testbed.app_at(&netns, &address, 256, &[])?;
             testbed.baseline_seconds = WAITS_BASELINE_SECONDS;
-            gunicorn(testbed, &format!("STORE=api:{address}"), "30")?;
+            gunicorn(testbed, &format!("STORE=api:{address}"), 30)?;
             front(testbed, PASS)?;
             visitors(testbed)
         },
@@ -124,7 +124,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         parameters: &[LOG, parameter("visitors", 6..=16, "visitors")],
         tools: &["nginx", "gunicorn"],
         set: |testbed| {
-            gunicorn(testbed, "STORE=", "3")?;
+            gunicorn(testbed, "STORE=", 3)?;
             front(testbed, PASS)?;
             visitors(testbed)
         },
@@ -238,11 +238,13 @@ pub(crate) const NO_FAULTS: &[Fault] = &[Fault {
     tools: &["nginx", "gunicorn", "psql", "setpriv"],
     set: |testbed| {
         shop_in_postgresql(testbed, &[])?;
-        gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), "30")?;
+        gunicorn(testbed, &format!("STORE=postgresql:{POSTGRESQL}"), 30)?;
         let reports = format!(
             "server {{ listen {SERVER}:8080; location / {{ proxy_pass http://{APP}/report/; }} }}"
         );
-        front_with(testbed, &reports, PASS)?;
+        let server = format!("location / {{ {PASS} }}");
+        let config = NginxConfig { http: &reports, server: &server, ..NginxConfig::default() };
+        front_with(testbed, &config)?;
         let patient = ["--pause-millis", "3000", "--patience-millis", "30000"];
         testbed.visitors_at(&format!("{SERVER}:8080"), 1, &patient)?;
         visitors(testbed)
@@ -252,14 +254,15 @@ pub(crate) const NO_FAULTS: &[Fault] = &[Fault {
 
 /// Starts nginx with the drawn log and one location.
 fn front(testbed: &mut TestBed, location: &str) -> Result<()> {
-    front_with(testbed, "", location)
+    let server = format!("location / {{ {location} }}");
+    front_with(testbed, &NginxConfig { server: &server, ..NginxConfig::default() })
 }
 
-/// Like [`front`], with directives for `http { … }`.
-fn front_with(testbed: &mut TestBed, http: &str, location: &str) -> Result<()> {
+/// Like [`front`], with a configuration whose log is replaced.
+fn front_with(testbed: &mut TestBed, config: &NginxConfig<'_>) -> Result<()> {
     let log = ProxyLog::from_number(testbed.draw("log"));
-    let server = format!("location / {{ {location} }}");
-    testbed.nginx_with(&NginxConfig { http, server: &server, log, ..NginxConfig::default() })
+    let NginxConfig { connections, http, server, .. } = *config;
+    testbed.nginx_with(&NginxConfig { connections, http, server, log })
 }
 
 /// Starts the drawn number of patient visitors.
@@ -277,11 +280,12 @@ fn shop_in_postgresql(testbed: &mut TestBed, settings: &[&str]) -> Result<()> {
 }
 
 /// Starts gunicorn with four workers, whose requests may take `seconds`.
-fn gunicorn(testbed: &mut TestBed, store: &str, seconds: &str) -> Result<()> {
+fn gunicorn(testbed: &mut TestBed, store: &str, seconds: u32) -> Result<()> {
     testbed.put("app.py", include_str!("programs/app.py"))?;
     let (netns, dir, log) =
         (testbed.server.clone(), testbed.path(""), testbed.path("gunicorn.log"));
-    let serve = ["gunicorn", "--workers", "4", "--bind", APP, "--timeout", seconds];
+    let seconds = seconds.to_string();
+    let serve = ["gunicorn", "--workers", "4", "--bind", APP, "--timeout", &seconds];
     let place = ["--chdir", &dir, "--error-logfile", &log, "app:application"];
     testbed.start("app", &netns, "env", &[&[store], &serve[..], &place].concat())?;
     until_open(testbed, "9001")

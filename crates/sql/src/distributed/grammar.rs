@@ -5,6 +5,8 @@
 //! subquery), and a plan can read and write files: everything that is not listed here is rejected
 //! before it is planned.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
@@ -66,7 +68,12 @@ const PARTS_MAX: usize = 100_000;
 /// # Errors
 /// The bytes are not a filter, or it has parts outside of the grammar.
 pub(super) fn decode(bytes: &[u8], context: &TaskContext) -> Result<Expr> {
-    let filter = Expr::from_bytes_with_ctx(bytes, context)?;
+    // The engine's reader of lists panics at offsets beyond their bytes.
+    let read = catch_unwind(AssertUnwindSafe(|| Expr::from_bytes_with_ctx(bytes, context)));
+    let Ok(filter) = read else {
+        return exec_err!("a piece of a query has a constant that cannot be read");
+    };
+    let filter = filter?;
     match unlisted(&filter)? {
         Some(part) => {
             exec_err!("a piece of a query filters by {part}, which is not run for others")
