@@ -210,7 +210,7 @@ impl<'a> SegmentPieces<'a> {
     }
 
     /// Whether the invalid record, behind which no later group follows, was whole once: it has the
-    /// length that it states, or records of its own group follow, and no page of it is missing.
+    /// length that it states, or records of the same group follow, and none of its pages is missing.
     fn is_changed(&mut self) -> bool {
         let found = self.next_intact();
         let bytes = &self.segment[self.at..found.map_or(self.segment.len(), |(end, _)| end)];

@@ -39,7 +39,7 @@ pub(crate) struct CopyRegistry {
     pub(crate) segments: Arc<Segments>,
     positions: Arc<CopyPositions>,
     /// Copies whose position changed after writing: they begin with the oldest record of the log, since
-    /// rows that arrive twice have the same ids, and missing rows nobody misses.
+    /// rows that arrive twice have the same ids, and missing rows would go unnoticed.
     pub(crate) damaged: Vec<String>,
 }
 

@@ -128,7 +128,7 @@ impl Manifest {
     }
 
     /// Compares the content with the checksum of the last commit, where it has one (PostgreSQL has
-    /// its own), and the paths with those that a store gives to its files: a backup may be forged.
+    /// its own), and the paths with the form of the paths of data files: a backup may be forged.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

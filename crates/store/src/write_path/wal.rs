@@ -3,7 +3,7 @@
 //! Segments `wal/NNNNNNNNNN.wal` hold records; a group of records is one write and one sync. The torn
 //! end of the last segment is cut off, after a copy. Other invalid bytes were acknowledged and
 //! changed later ([`SegmentPieces`] tells them apart): they are set aside and counted (see
-//! [`crate::write_path::damage`]), and the start goes on with the records after them.
+//! [`crate::write_path::damage`]), and the start continues with the records after them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -12,9 +12,9 @@ table! {
     4 process_id: Int = "Process id of the postmaster.";
     5 server_port: OptInt = "Lowest TCP port that it listens on; NULL when it has Unix sockets only.";
     6 sessions: Int = "Client sessions.";
-    7 sessions_active: Int = "Those that run a statement, those that wait for a lock among them.";
-    8 waiting: Int = "Those that wait for a lock.";
-    9 waiting_on_lock: Int = "Those seen waiting for over 5 s without running in between.";
+    7 sessions_active: Int = "Sessions that run a statement, including sessions that wait for a lock.";
+    8 waiting: Int = "Sessions that wait for a lock.";
+    9 waiting_on_lock: Int = "Sessions seen waiting for over 5 s without running in between.";
     10 longest_wait_seconds: OptFloat = "The longest of these waits, since it was first seen; NULL when none waits.";
     11 idle_in_transaction: Int = "Sessions with an open transaction that run no statement.";
     12 blocker: OptText = "A session that may hold the lock: the oldest idle one with an open transaction, else the oldest statement that does not wait, with process, user and database. NULL when none waits.";
