@@ -11,7 +11,6 @@ mod explain;
 mod file_access;
 mod file_reader;
 mod forecast;
-mod functions;
 mod index_probe;
 mod limits;
 mod options;

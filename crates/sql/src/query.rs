@@ -32,7 +32,6 @@ use crate::drop_unused_ordering::DropUnusedOrdering;
 use crate::file_access::{FileAccess, ScanPart};
 use crate::file_reader::CountingReaders;
 use crate::forecast::{Forecast, forecast};
-use crate::functions;
 use crate::limits::{
     CountingStore, EndedQueries, EndedQuery, LimitKind, MeteredFuture, QueryClasses,
     QueryEnvironment, QueryUsage, ReadQuotas, RunningQuery, SpillSpace, USAGE, watch_tasks,
@@ -371,7 +370,7 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
         .with_physical_optimizer_rules(rules)
         .build();
     register_functions(&mut state);
-    let rewrite = Arc::new(functions::SearchRewrite);
+    let rewrite = Arc::new(weir_functions::SearchRewrite);
     state.register_function_rewrite(rewrite).expect("this registry takes rewrites");
     weir_semantics::register(&mut state).expect("this registry takes functions and rewrites");
     wrap_functions(&mut state).expect("this registry takes functions and rewrites");
@@ -380,10 +379,10 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
 
 /// Registers weir's own functions.
 pub(crate) fn register_functions(state: &mut SessionState) {
-    for function in functions::all() {
+    for function in weir_functions::all() {
         state.register_udf(Arc::new(function)).expect("this registry takes functions");
     }
-    for function in functions::aggregates() {
+    for function in weir_functions::aggregates() {
         state.register_udaf(Arc::new(function)).expect("this registry takes functions");
     }
 }

@@ -16,7 +16,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-semantics", &["weir-dialect"]),
-    ("weir-sql", &["weir-datafile", "weir-dialect", "weir-semantics", "weir-tier"]),
+    ("weir-functions", &["weir-datafile"]),
+    (
+        "weir-sql",
+        &["weir-datafile", "weir-dialect", "weir-functions", "weir-semantics", "weir-tier"],
+    ),
     ("weir-store", &["weir-datafile", "weir-ledger", "weir-sql", "weir-tier"]),
     ("weir-notify", &["weir-actions", "weir-ledger"]),
     ("weir-wire", &["weir-capture"]),
@@ -82,7 +86,7 @@ const WIRING: &[&str] = &["weir", "weir-bench", "xtask"];
 
 /// Heavy crates and those that alone may name them, also for tests.
 const HEAVY: &[(&str, &[&str])] = &[
-    ("datafusion", &["weir-semantics", "weir-sql"]),
+    ("datafusion", &["weir-functions", "weir-semantics", "weir-sql"]),
     ("datafusion-distributed", &["weir-sql"]),
     ("datafusion-proto", &["weir-sql"]),
     // The tier keeps footers of remote files; a test of the store reads what it wrote.

@@ -217,12 +217,13 @@ fn posted_lines_have_one_key_for_one_body_over_lost_answers_and_kills() {
 
 /// A service that speaks S3.
 pub(super) fn moto(port: u16) -> Option<EndedProcess> {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin/moto_server");
-    if !can_run("objects", "moto (cargo xtask setup)", program.is_file()) {
+    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python/bin");
+    if !can_run("objects", "moto (cargo xtask setup)", packages.join("moto_server").is_file()) {
         return None;
     }
-    let mut command = Command::new(program);
-    command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+    // The script names the interpreter by the path of its installation, which may have moved.
+    let mut command = Command::new(packages.join("python"));
+    command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Some(EndedProcess(command.spawn().expect("moto starts")))
 }

@@ -10,7 +10,7 @@ mod token;
 mod top_k;
 mod url;
 
-pub(crate) use search::SearchRewrite;
+pub use search::SearchRewrite;
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF, Volatilit
 use datafusion::scalar::ScalarValue;
 
 /// All scalar functions; `docs/sql.md` documents them for users.
-pub(crate) fn all() -> Vec<ScalarUDF> {
+pub fn all() -> Vec<ScalarUDF> {
     vec![
         token::has_token(),
         phrase::has_phrase(),
@@ -35,7 +35,7 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
 }
 
 /// All aggregate functions.
-pub(crate) fn aggregates() -> Vec<AggregateUDF> {
+pub fn aggregates() -> Vec<AggregateUDF> {
     vec![
         percentile::percentile(),
         counter::counter_increase(),

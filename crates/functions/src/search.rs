@@ -36,7 +36,7 @@ pub(super) fn search() -> ScalarUDF {
 
 /// Rewrites `search(…)` to conditions on columns.
 #[derive(Debug)]
-pub(crate) struct SearchRewrite;
+pub struct SearchRewrite;
 
 impl FunctionRewrite for SearchRewrite {
     fn name(&self) -> &'static str {
