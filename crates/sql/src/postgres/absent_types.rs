@@ -65,7 +65,11 @@ fn is_null(expr: &Expr) -> bool {
 /// The null of the type that the parts of a type have: OIDs or names, alone or in an array.
 fn typed_null(parts: &Expr) -> Option<Expr> {
     let text = parts.to_string().to_lowercase();
-    let item = if text.contains("::text") || text.contains("as text") { "text" } else { "oid" };
-    let array = if text.contains("array_agg") { "[]" } else { "" };
-    expression(&format!("null::{item}{array}"))
+    let is_text = text.contains("::text") || text.contains("as text");
+    expression(match (is_text, text.contains("array_agg")) {
+        (true, false) => "null::text",
+        (true, true) => "null::text[]",
+        (false, false) => "arrow_cast(null, 'UInt32')",
+        (false, true) => "arrow_cast(null, 'List(UInt32)')",
+    })
 }

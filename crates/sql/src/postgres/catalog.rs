@@ -41,7 +41,7 @@ const NAMESPACES: [(&str, u32, u32); 4] = [
 type BaseType = (u32, &'static str, &'static str, i16, &'static str, u32);
 
 /// Types of columns, results and parameters, and those that tools look for.
-pub(super) const TYPES: [BaseType; 33] = [
+pub(super) const TYPES: [BaseType; 43] = [
     (16, "bool", "boolean", 1, "B", 1000),
     (17, "bytea", "bytea", -1, "U", 1001),
     (18, "char", "\"char\"", 1, "Z", 1002),
@@ -74,6 +74,17 @@ pub(super) const TYPES: [BaseType; 33] = [
     (2278, "void", "void", 4, "P", 0),
     (2277, "anyarray", "anyarray", -1, "P", 0),
     (2950, "uuid", "uuid", 16, "U", 2951),
+    // No column has these; drivers look for them when they list their own types.
+    (142, "xml", "xml", -1, "U", 143),
+    (650, "cidr", "cidr", -1, "I", 651),
+    (790, "money", "money", 8, "N", 791),
+    (829, "macaddr", "macaddr", 6, "U", 1040),
+    (869, "inet", "inet", -1, "I", 1041),
+    (1266, "timetz", "time with time zone", 12, "D", 1270),
+    (1560, "bit", "bit", -1, "V", 1561),
+    (1562, "varbit", "bit varying", -1, "V", 1563),
+    (3614, "tsvector", "tsvector", -1, "U", 3643),
+    (2279, "trigger", "trigger", 4, "P", 0),
     (3802, "jsonb", "jsonb", -1, "U", 3807),
 ];
 
@@ -103,6 +114,16 @@ fn namespace(filled: &[(Relation, Vec<Row>)], empty: &[Relation]) -> Namespace {
 /// Whether an unqualified name refers to a relation of `pg_catalog`.
 pub(super) fn is_catalog(name: &str) -> bool {
     name.starts_with("pg_") && namespaces()[0].1.table_exist(name)
+}
+
+/// Whether the parts of a name refer to a relation of `pg_catalog`.
+pub(super) fn is_catalog_relation(parts: &[String]) -> bool {
+    match parts {
+        [name] => is_catalog(name),
+        [schema, name] => schema == "pg_catalog" && is_catalog(name),
+        [catalog, rest @ ..] => catalog == CATALOG && rest.len() == 2 && is_catalog_relation(rest),
+        [] => false,
+    }
 }
 
 /// Whether the parts of a name refer to a relation that never has rows.

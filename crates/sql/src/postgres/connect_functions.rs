@@ -1,7 +1,7 @@
 //! Functions that drivers, pools and tools call when they connect, release a connection, or read the
 //! catalog.
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
 
@@ -14,7 +14,8 @@ pub(super) const NAME_OF_FUNCTION: &str = "regproc_name";
 
 /// All of them.
 pub(super) fn all() -> Vec<ScalarUDF> {
-    lookups().into_iter().chain(locks()).chain(definitions()).collect()
+    let all = lookups().into_iter().chain(locks()).chain(definitions());
+    all.chain(clocks_and_transactions()).collect()
 }
 
 /// Functions that look up a name; NULL for an unknown one.
@@ -86,6 +87,8 @@ fn definitions() -> Vec<ScalarUDF> {
         "inet_server_addr",
         "inet_client_addr",
         "pg_tablespace_databases",
+        "pg_get_statisticsobjdef_expressions",
+        "txid_current_if_assigned",
     ];
     let visible = [
         "pg_operator_is_visible",
@@ -96,12 +99,19 @@ fn definitions() -> Vec<ScalarUDF> {
         "pg_statistics_obj_is_visible",
         "pg_ts_config_is_visible",
         "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
+        "has_foreign_data_wrapper_privilege",
+        "has_parameter_privilege",
+        "has_server_privilege",
         "has_function_privilege",
         "has_sequence_privilege",
         "has_type_privilege",
         "has_language_privilege",
         "has_tablespace_privilege",
         "pg_has_role",
+        // Done by the session, which refuses a number that is none.
+        "pg_cancel_backend",
     ];
     let sizes = ["pg_tablespace_size", "pg_stat_get_numscans", "pg_stat_get_live_tuples"];
     let no = ["pg_relation_is_publishable", "pg_is_wal_replay_paused", "pg_column_is_updatable"];
@@ -112,6 +122,7 @@ fn definitions() -> Vec<ScalarUDF> {
     all.push(function("pg_relation_is_updatable", DataType::Int32, |_| Some(0_i32).into()));
     all.push(function("inet_server_port", DataType::Int32, |_| ScalarValue::Int32(None)));
     all.push(function("inet_client_port", DataType::Int32, |_| ScalarValue::Int32(None)));
+    all.push(text("pg_size_pretty", |of| number(of, 0).map(size_text).into()));
     all.push(text("pg_relation_filenode", |_| ScalarValue::Utf8(None)));
     all.push(text("pg_get_viewdef", |of| {
         let name = number(of, 0).and_then(table_of).map(|spec| spec.name);
@@ -120,8 +131,36 @@ fn definitions() -> Vec<ScalarUDF> {
     all
 }
 
+/// Times of the server, which weir does not tell, and transactions, of which it has none: each query is
+/// of the first.
+fn clocks_and_transactions() -> Vec<ScalarUDF> {
+    let clocks = ["pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"];
+    let clocks = clocks.map(|name| {
+        let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
+        function(name, kind, |_| ScalarValue::TimestampMicrosecond(None, Some("+00:00".into())))
+    });
+    let transactions = ["txid_current", "pg_current_xact_id"];
+    let first = transactions.map(|name| function(name, DataType::Int64, |_| Some(1_i64).into()));
+    clocks.into_iter().chain(first).collect()
+}
+
+/// A number of bytes with the unit in which it has at most five digits.
+fn size_text(bytes: i64) -> String {
+    if bytes.unsigned_abs() < 10 * 1024 {
+        return format!("{bytes} bytes");
+    }
+    // One more bit than the unit has, for rounding.
+    let (mut halves, mut units) = (bytes / 512, ["kB", "MB", "GB", "TB"].into_iter());
+    let unit = units.find(|_| {
+        let is_small = halves.unsigned_abs() < 20 * 1024 - 1;
+        halves = if is_small { halves } else { halves / 1024 };
+        is_small
+    });
+    format!("{} {}", (halves + halves.signum()) / 2, unit.unwrap_or("PB"))
+}
+
 /// OID of a type by its name in either notation.
-fn type_oid(name: &str) -> Option<u32> {
+pub(super) fn type_oid(name: &str) -> Option<u32> {
     let lower = name.to_lowercase().replace('"', "");
     let plain = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
     let (plain, is_array) = match plain.strip_suffix("[]") {
@@ -198,7 +237,23 @@ fn bound(of: &[ScalarValue], end: ArrayEnd) -> ScalarValue {
 
 #[cfg(test)]
 mod tests {
-    use super::type_oid;
+    use super::{size_text, type_oid};
+
+    #[test]
+    fn sizes_have_a_unit() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (-10_240, "-10 kB"),
+            (1_048_576, "1024 kB"),
+            (20_000_000, "19 MB"),
+            (123_456_789_012, "115 GB"),
+            (i64::MAX, "8192 PB"),
+        ] {
+            assert_eq!(size_text(bytes), text);
+        }
+    }
 
     #[test]
     fn types_are_found_by_each_of_their_names() {

@@ -100,7 +100,6 @@ fn plain() -> Vec<ScalarUDF> {
         size("pg_total_relation_size"),
         size("pg_indexes_size"),
         size("pg_database_size"),
-        nothing("pg_size_pretty"),
         nothing("pg_get_expr"),
         nothing("pg_get_constraintdef"),
         nothing("pg_get_indexdef"),

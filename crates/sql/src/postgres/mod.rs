@@ -13,7 +13,9 @@ mod relation;
 mod relations;
 mod rewrite;
 mod settings;
+mod source_functions;
 mod stand_in;
+mod system_columns;
 mod type_functions;
 mod type_names;
 
@@ -143,6 +145,8 @@ fn rewrite_all(
 
 fn rewrite_one(statement: &mut ast::Statement, settings: &ClientSettings) {
     absent_types::rewrite(statement);
+    source_functions::rewrite(statement);
+    system_columns::rewrite(statement);
     column_names::resolve(statement);
     array_literals::rewrite(statement);
     catalog_casts::rewrite(statement, settings);

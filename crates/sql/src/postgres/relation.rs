@@ -122,6 +122,22 @@ pub(super) fn kind_of_column(name: &str) -> Option<DataType> {
     }
 }
 
+/// What a column of the catalog has, as far as tools write constants of another type beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DataTypeKind {
+    Boolean,
+    Text,
+}
+
+/// Kind of a column of this name.
+pub(super) fn kind_of_catalog_column(name: &str) -> Option<DataTypeKind> {
+    match *kinds().get(name)? {
+        "b" => Some(DataTypeKind::Boolean),
+        "t" => Some(DataTypeKind::Text),
+        _ => None,
+    }
+}
+
 /// A NULL of the type of a column of this name, in SQL.
 pub(super) fn null_of_column(name: &str) -> Option<String> {
     let kind = *kinds().get(name)?;

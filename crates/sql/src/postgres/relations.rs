@@ -205,6 +205,14 @@ pub(super) const EMPTY: &[Relation] = &[
         "pg_ts_dict",
         "oid:o dictname:t dictnamespace:o dictowner:o dicttemplate:o dictinitoption:t",
     ),
+    relation(
+        "pg_ts_parser",
+        "oid:o prsname:t prsnamespace:o prsstart:p prstoken:p prsend:p prsheadline:p prslextype:p",
+    ),
+    relation("pg_ts_template", "oid:o tmplname:t tmplnamespace:o tmplinit:p tmpllexize:p"),
+    relation("pg_ts_config_map", "mapcfg:o maptokentype:i mapseqno:i mapdict:o"),
+    relation("pg_largeobject", "loid:o pageno:i data:t"),
+    relation("pg_largeobject_metadata", "oid:o lomowner:o lomacl:a"),
     relation("pg_user_mapping", "oid:o umuser:o umserver:o umoptions:a"),
     relation("pg_user_mappings", "umid:o srvid:o srvname:t umuser:o usename:t umoptions:a"),
 ];

@@ -10,12 +10,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
-    TableWithJoins, Value, VisitMut, VisitorMut,
+    TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::catalog::is_catalog;
+use super::fragments::query;
 use super::functions::{NAME_OF_CLASS, OID_OF_CLASS};
 use super::stand_in::{AGGREGATES, EmptyTables, NO_ROWS};
 
@@ -76,6 +77,7 @@ impl VisitorMut for Rewriter {
                     replace(expr, sql);
                 }
             }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => keep_rows(right),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -111,7 +113,10 @@ impl VisitorMut for Rewriter {
             Expr::Subquery(subquery) if is_without_rows(subquery) => {
                 *expr = Expr::Value(Value::Null.into());
             }
-            Expr::Subquery(subquery) => at_most_one_row(subquery),
+            Expr::Subquery(subquery) => match value_of(subquery) {
+                Some(value) => *expr = Expr::Nested(Box::new(value)),
+                None => at_most_one_row(subquery),
+            },
             _ => {}
         }
         ControlFlow::Continue(())
@@ -136,10 +141,6 @@ fn replace(expr: &mut Expr, sql: impl AsRef<str>) {
     if let Ok(new) = parser.and_then(|mut parser| parser.parse_expr()) {
         *expr = new;
     }
-}
-
-fn query(sql: &str) -> Option<Box<Query>> {
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?.parse_query().ok()
 }
 
 fn operator(name: &str) -> Option<BinaryOperator> {
@@ -286,6 +287,50 @@ fn tell_apart(projection: &mut [SelectItem]) {
 fn is_without_rows(query: &Query) -> bool {
     matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty())
         && query.to_string().ends_with(NO_ROWS)
+}
+
+/// Keeps a subquery whose rows are compared from becoming its value: `x = any (select 2)`.
+fn keep_rows(compared: &mut Expr) {
+    if let Expr::Subquery(subquery) = compared
+        && let SetExpr::Select(select) = &mut *subquery.body
+        && select.from.is_empty()
+    {
+        select.selection.get_or_insert(Expr::Value(Value::Boolean(true).into()));
+    }
+}
+
+/// The value of a subquery without a source of rows: `(select f(x))` is `f(x)`.
+fn value_of(subquery: &Query) -> Option<Expr> {
+    let SetExpr::Select(select) = &*subquery.body else { return None };
+    let is_bare = select.from.is_empty()
+        && select.selection.is_none()
+        && select.having.is_none()
+        && select.distinct.is_none()
+        && subquery.with.is_none()
+        && subquery.limit_clause.is_none();
+    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_slice()
+    else {
+        return None;
+    };
+    (is_bare && !changes_rows(value)).then(|| value.clone())
+}
+
+/// Whether an expression has a call that makes one row of many, or many of one.
+fn changes_rows(value: &Expr) -> bool {
+    let many = ["unnest", "generate_series", "avg", "every", "regexp_split_to_table"];
+    let found = visit_expressions(value, |part| match part {
+        Expr::Function(function)
+            if function.over.is_some()
+                || parts(&function.name).last().is_some_and(|name| {
+                    AGGREGATES.contains(&name.as_str()) || many.contains(&name.as_str())
+                }) =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// Adds a limit of one row: the engine requires proof that a scalar subquery over the catalog

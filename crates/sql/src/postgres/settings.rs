@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Value};
 
-use super::fragments::name_parts;
+use super::fragments::{expression, name_parts};
 use crate::tables::{FUTURE_SCHEMA, SCHEMA};
 
 /// Name and value where the session says nothing.
@@ -53,11 +53,28 @@ impl ClientSettings {
         }
     }
 
+    /// A query with the columns of `pg_settings` and a row for each setting of the session.
+    pub(super) fn relation(&self) -> String {
+        let own = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let own = own.filter(|(name, _)| !name.contains('.') && *name != "pg_backend_pid");
+        let defaults = SETTINGS.into_iter().filter(|_| self.0.is_empty());
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let rows = own
+            .chain(defaults)
+            .map(|(name, value)| format!("({}, {})", quoted(name), quoted(value)));
+        let rows = rows.collect::<Vec<_>>().join(", ");
+        format!("SELECT name, setting, {SETTING_COLUMNS} FROM (VALUES {rows}) AS s (name, setting)")
+    }
+
     /// Value of a call that returns a setting of the session.
     pub(super) fn value_of_call(&self, function: &Function) -> Option<Expr> {
         let name = name_parts(&function.name).pop()?;
         match name.as_str() {
             "current_schema" => Some(text(self.schema())),
+            "pg_backend_pid" => {
+                let number = self.get(&name)?.parse::<i32>().ok()?;
+                expression(&format!("CAST({number} AS INT)"))
+            }
             "current_setting" => {
                 let FunctionArguments::List(list) = &function.args else { return None };
                 let setting = list.args.first()?.to_string();
@@ -68,6 +85,13 @@ impl ClientSettings {
         }
     }
 }
+
+/// Columns of `pg_settings` that are the same for each setting.
+const SETTING_COLUMNS: &str = "CAST(NULL AS TEXT) AS unit, 'weir' AS category, CAST(NULL AS TEXT) AS short_desc, \
+     CAST(NULL AS TEXT) AS extra_desc, 'user' AS context, 'string' AS vartype, 'default' AS source, \
+     CAST(NULL AS TEXT) AS min_val, CAST(NULL AS TEXT) AS max_val, CAST(NULL AS TEXT[]) AS enumvals, \
+     setting AS boot_val, setting AS reset_val, CAST(NULL AS TEXT) AS sourcefile, \
+     CAST(NULL AS INT) AS sourceline, false AS pending_restart";
 
 fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())

@@ -160,6 +160,8 @@ fn null(expr: &Expr) -> String {
             Value::Number(text, _) if text.contains('.') => cast("NUMERIC"),
             Value::Number(..) => cast("INT"),
             Value::Boolean(_) => cast("BOOLEAN"),
+            // In a union, the other side has the type.
+            Value::Null => "NULL".to_owned(),
             _ => cast("TEXT"),
         },
         Expr::Function(_) => of_function(expr),
