@@ -140,7 +140,7 @@ impl Manifest {
         let path = path.escape_debug();
         let text = format!("cannot open the manifest: `{path}` in it is no path of its file");
         Err(StoreError::new(ErrorKind::Corrupt, text)
-            .with_hint("`weir store repair` removes the entry; do not use a backup of strangers"))
+            .with_hint("`weir store repair` removes it if its table is known; use no backup of strangers"))
     }
 
     /// Accepts the present content as right.
