@@ -4,10 +4,10 @@
 //! ```text
 //!   journal.lock   held for milliseconds, to read and write the journal
 //!   repair.lock    held while steps run: one repair on the host at a time
-//!   journal        JSON, one line per order taken or refused, and one per outcome
+//!   journal        one line per order taken or refused, and one per outcome: a checksum and JSON
 //! ```
 //! A last line without its end is an append that was cut off: its order did not start. Any other
-//! line that does not parse makes the journal unusable, and then nothing runs.
+//! line that does not fit its checksum makes the journal unusable, and then nothing runs.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -16,6 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ring::digest::{SHA256, digest};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ const KEPT_ORDERS: usize = 100;
 const KEPT_MICROS: i64 = 3_600_000_000;
 /// Bytes of output in the journal.
 const OUTPUT_BYTES: usize = 4 << 10;
+/// Length of the checksum of a line: hexadecimal digits of the start of SHA-256.
+const CHECKSUM_LENGTH: usize = 16;
 /// Longest cool-down.
 const COOLDOWN_MAX: Duration = Duration::from_secs(86_400);
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -71,6 +74,32 @@ impl JournalEntry {
     fn end_micros(&self) -> i64 {
         self.report.as_ref().and_then(|report| report.ended).unwrap_or(self.at)
     }
+}
+
+fn checksum(json: &[u8]) -> String {
+    let digest = digest(&SHA256, json);
+    digest.as_ref()[..CHECKSUM_LENGTH / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Appends the line of an entry.
+fn write_line(entry: &JournalEntry, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    let json = serde_json::to_vec(entry)?;
+    to.extend(checksum(&json).as_bytes());
+    to.push(b' ');
+    to.extend(json);
+    to.push(b'\n');
+    Ok(())
+}
+
+/// The JSON of a line without its end, if it fits the checksum in front of it. Lines of older versions
+/// have none.
+fn checked(line: &[u8]) -> Option<&[u8]> {
+    if line.starts_with(b"{") {
+        return Some(line);
+    }
+    let (sum, rest) = line.split_at_checked(CHECKSUM_LENGTH)?;
+    let json = rest.strip_prefix(b" ")?;
+    (checksum(json).as_bytes() == sum).then_some(json)
 }
 
 /// What an order acts on: two orders with equal subjects do the same.
@@ -133,6 +162,11 @@ fn open(path: &Path) -> Result<File, ActError> {
     })
 }
 
+fn damaged(path: &Path, why: impl std::fmt::Display) -> ActError {
+    ActError::file("use", path, why)
+        .hint("move it away when no order can be on its way any more, which is after a minute")
+}
+
 impl OrderJournal {
     /// Opens the journal of a directory, and waits while another process has it.
     ///
@@ -159,17 +193,24 @@ impl OrderJournal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|why| ActError::file("read", &path, why))?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole < bytes.len() {
+        let cut = &bytes[whole..];
+        if let Some((_, line)) = cut.split_last()
+            && !line.starts_with(b"{")
+            && checked(line).is_some()
+        {
+            return Err(damaged(&path, "the end of its last line was changed"));
+        }
+        if !cut.is_empty() {
             file.set_len(whole as u64)
                 .and_then(|()| file.sync_all())
                 .map_err(|why| ActError::file("mend", &path, why))?;
         }
         for (index, line) in bytes[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
-            let entry: JournalEntry = serde_json::from_slice(line).map_err(|error| {
-                ActError::file("use", &path, format!("line {}: {error}", index + 1)).hint(
-                    "move it away when no order can be on its way any more, which is after a minute",
-                )
+            let json = checked(&line[..line.len() - 1]).ok_or_else(|| {
+                damaged(&path, format!("line {} does not fit its checksum", index + 1))
             })?;
+            let entry = serde_json::from_slice(json)
+                .map_err(|error| damaged(&path, format!("line {}: {error}", index + 1)))?;
             self.insert(entry);
         }
         Ok(())
@@ -203,9 +244,9 @@ impl OrderJournal {
             report.output_tail.drain(..from);
         }
         let now = entry.at;
-        let mut line = serde_json::to_vec(&entry)
+        let mut line = Vec::new();
+        write_line(&entry, &mut line)
             .map_err(|error| ActError::file("write", &self.path(), error))?;
-        line.push(b'\n');
         self.insert(entry);
         let path = self.path();
         let is_new = !path.exists();
@@ -248,8 +289,7 @@ impl OrderJournal {
     fn rewrite(&self) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for entry in &self.entries {
-            serde_json::to_writer(&mut bytes, entry)?;
-            bytes.push(b'\n');
+            write_line(entry, &mut bytes)?;
         }
         let next = self.dir.join("journal.new");
         let mut file =

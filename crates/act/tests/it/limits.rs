@@ -139,6 +139,40 @@ fn half_a_line_at_the_end_of_the_journal_is_cut_off() {
     }
 }
 
+/// Rot: whichever byte changes, no order is forgotten or runs, and it is said.
+#[test]
+fn a_changed_byte_in_the_journal_stops_all_orders() {
+    let host = TestHost::new();
+    let (first, second) = (host.order(), host.order());
+    host.send(&first);
+    host.send(&second);
+    let path = host.path("var/lib/weir-act/journal");
+    let whole = fs::read(&path).expect("a journal");
+    let marks = host.marks();
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        fs::write(&path, &changed).expect("it can be written");
+        let answer = &host.send(&first)[0];
+        assert_ne!(answer["code"], "seen", "byte {at}");
+        assert_ne!(answer["code"], "taken", "byte {at}");
+        assert_eq!(host.marks(), marks, "byte {at}");
+        assert_eq!(fs::read(&path).expect("a journal"), changed, "byte {at}");
+    }
+}
+
+#[test]
+fn a_journal_without_checksums_is_read_as_before() {
+    let host = TestHost::new();
+    let first = host.order();
+    host.send(&first);
+    let path = host.path("var/lib/weir-act/journal");
+    let whole = fs::read_to_string(&path).expect("a journal");
+    let old = whole.lines().map(|line| format!("{}\n", &line[line.find('{').expect("JSON")..]));
+    fs::write(&path, old.collect::<String>()).expect("it can be written");
+    assert_eq!(host.send(&first)[0]["code"], "seen");
+}
+
 #[test]
 fn a_journal_of_many_orders_stays_small_and_forgets_no_recent_one() {
     let host = TestHost::new();
