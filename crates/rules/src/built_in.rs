@@ -175,6 +175,7 @@ built_in! {
     "proxy.clients_rejected",
     "proxy.clients_never_served",
     "proxy.redirect_loop",
+    "app.empty_pages",
     "proxy.upstream_errors",
     "lb.uneven",
     "edge.certificate_failing",

@@ -173,6 +173,26 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        name: "reload of nginx forgets PHP's script",
+        rules: &[&["app.empty_pages"]],
+        parameters: &[
+            parameter("log", 0..=1, "log of the proxy: 0 with times, 1 without"),
+            parameter("visitors", 4..=12, "visitors"),
+        ],
+        tools: &["nginx"],
+        set: |testbed| {
+            testbed.baseline_seconds = WAITS_BASELINE_SECONDS;
+            php_fpm(testbed, "", 8)?;
+            visitors(testbed)
+        },
+        inject: |testbed| {
+            let text = std::fs::read_to_string(testbed.file("nginx.conf"))?;
+            testbed.put("nginx.conf", text.replace("SCRIPT_FILENAME", "SCRIPT_NAME"))?;
+            testbed.signal("nginx", Signal::HUP)?;
+            Ok(None)
+        },
+    },
+    Fault {
         name: "Node behind a stopped Redis",
         rules: &[&["app.service_hangs", "db.not_answering"]],
         parameters: &[LOG, parameter("visitors", 6..=16, "visitors")],
