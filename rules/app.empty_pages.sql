@@ -19,14 +19,14 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {empty_ratio:%} of the usual pages have status 200 and {what_text} in 30 s ({empty} of {requests} requests), such as {path}: {size} bytes, usually {usual:.0}; before: {past_ratio:%}"
 why = "Status 200 says that all is well, so no check of status codes and no error rate shows it, and caches keep the empty page. The program that makes the page ended early without an error status, or was never told which page to make."
 look_at = "`curl -s -o /dev/null -w '%{{http_code}} %{{size_download}}\\n' https://NAME{path}`, through the proxy and at the application directly. The application's own error log (PHP: `error_log`, `log_errors = On`). What was deployed or reloaded last?"
-silent_when = "What counts are the usual pages: GET requests with status 200 of routes (path, numbers left out) that had a body two, ten or sixty minutes ago, weighed by their share then. A page is empty without a byte, and cut short below a tenth of its usual size of at least 500 bytes (the smallest tenth of its responses, in the calmest of those times). Silent below half of the usual pages, below 15 empty responses in 30 s, with fewer than 20 usual requests to compare with, if no size is logged, or if a third of that share was empty before. A smaller but whole page (a new compression, a client-side page) looks cut short, so only pages without any byte are a page, from routes of at least 500 bytes. Defaults."
+silent_when = "What counts are the usual pages: GET requests with status 200 of routes (path, numbers left out) that had a body two, ten or sixty minutes ago, weighed by their share then. A page is empty with at most 32 bytes (an empty body has a few where it is chunked or compressed), and cut short below a tenth of its usual size of at least 500 bytes (the smallest tenth of its responses, in the calmest of those times). Silent below half of the usual pages, below 15 empty responses in 30 s, with fewer than 20 usual requests to compare with, if no size is logged, or if a third of that share was empty before. A smaller but whole page (a new compression, a client-side page) looks cut short, so only empty pages alert at once, from routes of at least 500 bytes. Defaults."
 fix = "{fix_text} Then empty the caches in front (proxy, CDN), which keep a response with status 200. Check: sizes in the chart are back."
 source = "RFC 9110, 15.3.1 (a response 200 has the content that was asked for); nginx ngx_http_fastcgi_module (SCRIPT_FILENAME); github.com/nginxinc/nginx-wiki #235, cdevroe/unmark #121, thgh/pilon #7, sabre-io/Baikal #690"
 [text.what_text]
-empty = "no byte of body"
+empty = "no body"
 short = "less than a tenth of their size"
 [text.fix_text]
-empty = "Roll back the last change, of the web server's configuration first. nginx before PHP-FPM: without `fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;` every page is empty with status 200 (`fastcgi.conf` has the line, `fastcgi_params` of nginx.org has not). A program that ends early: its error log, its memory limit."
+empty = "Roll back the last change, of the web server's configuration first. nginx before an old PHP-FPM: without `fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;` every page is empty with status 200 (PHP 8 answers 404; `fastcgi.conf` has the line, `fastcgi_params` has not). A program that ends early: its error log, its memory limit."
 short = "Roll back the last change. If the page shows an error with status 200 (PHP: `display_errors = On` does that), let the application answer 500: balancers, caches and alerts rely on it."
 [chart]
 title = "Size of responses with status 200, median"
@@ -81,7 +81,7 @@ usual as (
 judged as (
   select slice, host, program, site, path, route, size, requests, weight, usual,
     case when size = 0 or usual >= 500 and 10 * size < usual then requests else 0 end as empty,
-    case when size = 0 and usual >= 500 then requests else 0 end as without_body
+    case when size <= 32 and usual >= 500 then requests else 0 end as without_body
   from routes
   join usual on usual_host = host and usual_program = program and usual_site = site and usual_route = route
 ),
@@ -106,8 +106,8 @@ examples as (
   from judged where slice = 0
 )
 select s.host, s.program, s.site, s.empty_ratio, s.past_ratio, s.requests, s.empty, e.path, e.size, e.usual,
-  case when 2 * s.without_body_ratio >= s.empty_ratio or e.size = 0 then 'empty' else 'short' end as what_text,
-  case when 2 * s.without_body_ratio >= s.empty_ratio or e.size = 0 then 'empty' else 'short' end as fix_text,
+  case when 2 * s.without_body_ratio >= s.empty_ratio or e.size <= 32 then 'empty' else 'short' end as what_text,
+  case when 2 * s.without_body_ratio >= s.empty_ratio or e.size <= 32 then 'empty' else 'short' end as fix_text,
   3 * s.past_ratio <= s.empty_ratio as opens,
   case when s.without_body_ratio >= 0.5 then 'page' else 'mail' end as class
 from sites s

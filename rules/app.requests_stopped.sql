@@ -11,7 +11,7 @@ prefers = [
   "disk.stuck", "pg.lock_pileup", "db.not_answering", "app.blocked_on_store", "app.down",
   "tcp.listen_overflow", "tcp.accept_queue_high", "log.ship_lag",
 ]
-needs = ["request", "tcp_stat", "sock_stat", "net_dev", "listener", "log"]
+needs = ["request", "tcp_stat", "sock_stat", "net_dev", "listener", "log", "tcp_wait"]
 when = [
   "select 1 from listener where tier in ('proxy', 'edge') and ts > $now - interval '5 seconds' and ts <= $now limit 1",
   """
@@ -34,7 +34,7 @@ subject = "{program} on {host}"
 summary = "{program} on {host} answers nothing: its last successful request was {silent_seconds:.0} s ago (before: {rate_before:.1}/s), while {connections_text}{left_text}{queue_text}"
 why = "A request is logged when it ends, so a proxy whose upstream hangs logs nothing until its timeout (60 s by default), and a failed TLS handshake is no request at all. Connections that continue without requests mean that clients still come and get nothing."
 look_at = "Ask as a client would: `curl -v --max-time 5` at the proxy, then at the upstream. No response from either: the upstream hangs (its accept queue with `ss -ltn`, its stack dump, its database). The upstream answers: the proxy (`error.log`, worker processes in state D). The handshake fails: certificate, key, protocol versions.{line_text}"
-silent_when = "Fewer than 20 successful requests in the 50 s before, a request answered within 10 s (or within three times the delay with which the log is written, `access_log … flush=`), three or more 5xx in that time (other findings name those), at least 60 % of the bytes per second that were sent before (large responses, slow readers), or connections that do not continue: neither more established sockets than before, nor new ones at half the rate of before and 2/s or more, nor an accept queue of the proxy in use. Visitors that go home, a load test that ends and a balancer that takes the host out close their connections. TCP health checks below 2/s do not count as visitors."
+silent_when = "Fewer than 20 successful requests in the 50 s before, a request answered within 10 s (or within three times the delay with which the log is written, `access_log … flush=`), three or more 5xx in that time (other findings name those), at least 60 % of the bytes per second that were sent before (large responses, slow readers), or connections that do not continue: neither more established sockets than before, nor new ones at half the rate of before and 2/s or more, nor an accept queue of the proxy in use. Visitors that go home, a load test that ends and a balancer that takes the host out close their connections. TCP health checks below 2/s do not count as visitors. A mail for the first 20 s of silence while a program of the host waits for a service behind it (`tcp_wait`): app.service_hangs needs some seconds more to name that one."
 fix = "If the upstream hangs, take it out of the pool or restart it after saving a stack dump; shorten `proxy_read_timeout` so that clients get an error instead of nothing. If handshakes fail, restore the last certificate and key and reload. Check: requests appear in the log again."
 source = "nginx ngx_http_log_request (written at the end of the request); kernel Tcp.PassiveOpens and CurrEstab; field report K6"
 [text.connections_text]
@@ -139,14 +139,23 @@ evidence as (
   left join lines l on l.host = s.host and l.program = s.program and l.place = 1
   where b.tx_now is null or b.tx_now < 0.6 * b.tx_before
 ),
+waits as (
+  select host, max(longest_seconds) as longest_seconds from tcp_wait
+  where side = 'client' and longest_seconds >= 2 and 2 * waiting >= connections and coalesce(tier, '') not in ('proxy', 'edge')
+    and ts > $now - interval '10 seconds' and ts <= $now
+  group by host
+),
 ranked as (
   select *, row_number() over (partition by host, program order by opened desc nulls last, netns) as place
   from evidence where proof is not null
 )
-select host, program, silent_seconds, rate_before, left, opened, opened_before, established, established_before,
+select r.host, program, silent_seconds, rate_before, left, opened, opened_before, established, established_before,
   queue_length, queue_process, line,
   case proof when 'established' then 'established' when 'opened' then 'opened' else 'queued' end as connections_text,
   case when left > 0 then 'some' else 'none' end as left_text,
   case when queue_length is not null and proof <> 'queued' then 'known' else 'none' end as queue_text,
-  case when line is not null then 'known' else 'none' end as line_text
-from ranked where place = 1
+  case when line is not null then 'known' else 'none' end as line_text,
+  case when w.host is not null and silent_seconds < 20 then 'mail' else 'page' end as class
+from ranked r
+left join waits w on w.host = r.host
+where place = 1

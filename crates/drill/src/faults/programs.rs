@@ -173,22 +173,23 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
     },
     Fault {
-        name: "reload of nginx forgets PHP's script",
+        name: "release of PHP answers 200 without its page",
         rules: &[&["app.empty_pages"]],
         parameters: &[
             parameter("log", 0..=1, "log of the proxy: 0 with times, 1 without"),
+            parameter("page", 0..=1, "0 an empty page, 1 the text of an error"),
             parameter("visitors", 4..=12, "visitors"),
         ],
         tools: &["nginx"],
         set: |testbed| {
             testbed.baseline_seconds = WAITS_BASELINE_SECONDS;
-            php_fpm(testbed, "", 8)?;
+            php_fpm(testbed, "php_flag[display_errors] = on", 8)?;
             visitors(testbed)
         },
         inject: |testbed| {
-            let text = std::fs::read_to_string(testbed.file("nginx.conf"))?;
-            testbed.put("nginx.conf", text.replace("SCRIPT_FILENAME", "SCRIPT_NAME"))?;
-            testbed.signal("nginx", Signal::HUP)?;
+            // PHP shows an error with status 200 where `display_errors` is on.
+            let script = if testbed.draw("page") == 0 { "<?php exit;\n" } else { "<?php shop();\n" };
+            testbed.put("site/index.php", script)?;
             Ok(None)
         },
     },

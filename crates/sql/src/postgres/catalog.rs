@@ -157,7 +157,8 @@ fn is_view(spec: &TableSpec) -> bool {
 /// OID of a table by its name, as `regclass` resolves it.
 pub(super) fn oid_of(name: &str) -> Option<u32> {
     let plain = name.replace('"', "");
-    let (schema, name) = plain.split_once('.').unwrap_or(("public", &plain));
+    let plain = plain.strip_prefix("weir.").unwrap_or(&plain);
+    let (schema, name) = plain.split_once('.').unwrap_or(("public", plain));
     if name == "pg_class" {
         return Some(CLASS_OID);
     }

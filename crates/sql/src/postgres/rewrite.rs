@@ -8,9 +8,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
-    TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -44,6 +45,11 @@ impl VisitorMut for Rewriter {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         drop_doubled(&mut select.projection);
         tell_apart(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        qualify_wildcards(select);
         ControlFlow::Continue(())
     }
 
@@ -163,6 +169,7 @@ fn cast(inner: &Expr, data_type: &str) -> Option<String> {
         "regclass" if is_name(inner) => format!("{OID_OF_CLASS}({inner})"),
         "regclass" => format!("{NAME_OF_CLASS}({inner})"),
         "regtype" if !is_name(inner) => format!("format_type({inner}, NULL)"),
+        "oid" if let Some(named) = class_name_of(inner) => format!("{OID_OF_CLASS}({named})"),
         "oid" | "xid" | "cid" => format!("CAST({inner} AS BIGINT)"),
         "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" | "name"
         | "cstring" => {
@@ -171,6 +178,20 @@ fn cast(inner: &Expr, data_type: &str) -> Option<String> {
         plain if plain.len() < name.len() => format!("CAST({inner} AS {plain})"),
         _ => return None,
     })
+}
+
+/// The operand of a `::regclass` cast that was rewritten to give the name.
+fn class_name_of(expr: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(named))]
+            if parts(&function.name) == [NAME_OF_CLASS] =>
+        {
+            Some(named)
+        }
+        _ => None,
+    }
 }
 
 fn is_name(expr: &Expr) -> bool {
@@ -242,6 +263,29 @@ fn name_of_expr(expr: &Expr) -> String {
         Expr::Cast { expr, .. } => name_of_expr(expr),
         Expr::Function(function) => parts(&function.name).pop().unwrap_or_default(),
         _ => "?column?".to_owned(),
+    }
+}
+
+/// Gives `t.*` the schema of `from s.t`: the engine knows the table by its whole name only.
+fn qualify_wildcards(select: &mut Select) {
+    let relations = select.from.iter().flat_map(|tables| {
+        std::iter::once(&tables.relation).chain(tables.joins.iter().map(|join| &join.relation))
+    });
+    let whole: Vec<ObjectName> = relations
+        .filter_map(|relation| match relation {
+            TableFactor::Table { name, alias: None, .. } if name.0.len() > 1 => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    for item in &mut select.projection {
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) =
+            item
+            && let [_] = name.0.as_slice()
+            && let Some(whole) =
+                whole.iter().find(|whole| parts(whole).last() == parts(name).last())
+        {
+            *name = whole.clone();
+        }
     }
 }
 

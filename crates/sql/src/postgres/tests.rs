@@ -257,6 +257,11 @@ fn functions_that_clients_call_at_connect_answer() {
         ("select pg_typeof(1)", "integer"),
         ("select typreceive from pg_type where typname = '_int8'", "array_recv"),
         (
+            "select ('\"weir\".\"public\".' || '\"log\"')::regclass::oid = 'log'::regclass::oid",
+            "true",
+        ),
+        ("select columns.* from information_schema.columns limit 1", "weir"),
+        (
             "select count(*) > 3 from pg_type t join pg_proc p on p.oid = t.typreceive where p.proname = 'array_recv'",
             "true",
         ),

@@ -10,4 +10,4 @@ if (getenv('STORE') !== false) {
     $shop->query('update stock set n = n + 1');
 }
 header('Content-Type: text/plain');
-echo str_repeat("hello\n", 200);
+echo str_repeat("hello\n", 2000);
