@@ -526,8 +526,8 @@ keys! {
         /// `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for
         /// HTTP/2 over TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
-        /// Names of backends are looked up again after that. Each address is a backend; one that stops
-        /// resolving keeps its last addresses.
+        /// Names of backends are looked up again after that, or after their TTL if that is less. Each
+        /// address is a backend; one that stops resolving keeps its last addresses.
         resolve_seconds: u64 = 10, "s";
         /// Routes to pools: `api.example.net=api`, `*.example.net=all`, `/static/=files`,
         /// `shop.example/img/=files`; the first match wins. Requests that match none go to the

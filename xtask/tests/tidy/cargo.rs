@@ -11,6 +11,7 @@ use crate::{no_breach, output, text};
 const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access", "weir-discover", "weir-multiline"]),
     ("weir-discover", &["weir-access"]),
+    ("weir-edge", &["weir-resolver"]),
     ("weir-intake", &["weir-parse"]),
     ("weir-pg", &["weir-dialect"]),
     ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
@@ -124,7 +125,7 @@ const ONE_VERSION: &[&str] = &[
 ];
 
 /// Packages of an agent, weir's own among them.
-const AGENT_PACKAGES_MAX: usize = 181;
+const AGENT_PACKAGES_MAX: usize = 182;
 
 const LICENCES: &[&str] = &[
     "MIT",

@@ -55,6 +55,7 @@ pub fn settings(values: &Values) -> Result<Settings, Failure> {
         check: check(values)?,
         beacon: Some(edge.beacon.clone()).filter(|path| !path.is_empty()),
         record_one_of: small(edge.record_one_of.max(1)),
+        ..Settings::default()
     };
     settings.check().map_err(edge_failure)?;
     Ok(settings)

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_resolver::Resolver;
 use weir_tables::IpNetwork;
 
 use crate::acme::settings::AcmeSettings;
@@ -48,8 +49,10 @@ pub struct Settings {
     pub limits: Limits,
     /// Limits of connections to backends.
     pub upstream: UpstreamSettings,
-    /// Interval at which names of backends are looked up again.
+    /// Longest time until names of backends are looked up again: a shorter TTL counts.
     pub resolve: Duration,
+    /// Where names of backends are looked up.
+    pub resolver: Resolver,
     /// Overrides [`UpstreamSettings::idle`] for single pools, by name.
     pub pool_idle: Vec<(String, Duration)>,
     /// Active health checks; `None` relies on the outcome of requests alone.
@@ -229,6 +232,7 @@ impl Default for Settings {
             limits: Limits::default(),
             upstream: UpstreamSettings::default(),
             resolve: Duration::from_secs(10),
+            resolver: Resolver::default(),
             pool_idle: Vec::new(),
             check: None,
             beacon: None,
