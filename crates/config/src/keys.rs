@@ -568,6 +568,11 @@ keys! {
         headers: u64 = 100, "";
         /// Largest body of a request; larger ones get 413.
         body_bytes: u64 = 64 << 20, "B";
+        /// Time for a whole body of a request, however slowly it comes; after that, it gets 408. Not for
+        /// streams (gRPC, a body whose answer has begun) and WebSockets. 0 sets no limit.
+        body_seconds: u64 = 3600, "s";
+        /// `edge.body_seconds` for single pools: `uploads=14400`; `=60` for backends without one.
+        pool_body_seconds: Vec<String> = Vec::new(), "pool=s";
         /// For the TLS handshake, and for the PROXY header.
         handshake_seconds: u64 = 10, "s";
         /// Timeout for the whole head of a request, so that a slow sender cannot hold a connection.
