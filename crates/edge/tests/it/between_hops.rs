@@ -86,15 +86,22 @@ fn checks_ask_for_the_name_of_the_backend() {
 #[test]
 fn nothing_follows_trailers() {
     let seen = SeenRequests::default();
-    let lab = Lab::start(settings(&[strict_backend(&seen)]));
+    let mut settings = settings(&[strict_backend(&seen)]);
+    settings.beacon = Some("/ping".into());
+    let lab = Lab::start(settings);
     for end in ["\n", "X-Sum: 1\n\r\n", "X-Sum: 1\n\n", "X-Sum: 1\r\n\r\n"] {
-        let text = format!(
-            "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{end}\
-             GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
-        );
-        let answer = lab.say(&text);
-        assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1, "{end:?}: {answer}");
-        assert!(answer.contains("connection: close\r\n"), "{end:?}: {answer}");
+        // To a backend, to the edge's own beacons, and one whose body the edge does not read.
+        for head in
+            ["POST /p HTTP/1.1", "POST /ping HTTP/1.1", "OPTIONS /o HTTP/1.1\r\nMax-Forwards: 0"]
+        {
+            let text = format!(
+                "{head}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{end}\
+                 GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+            );
+            let answer = lab.say(&text);
+            assert_eq!(answer.matches("HTTP/1.1 2").count(), 1, "{head} {end:?}: {answer}");
+            assert!(answer.contains("connection: close\r\n"), "{head} {end:?}: {answer}");
+        }
     }
     assert_eq!(*seen.lock().expect("no panic"), ["POST /p 5"; 4]);
 }
