@@ -526,8 +526,8 @@ keys! {
         /// `api=10.0.0.7:8080`, and what is spoken there: `https://app.internal:8443`, `h2://…` for
         /// HTTP/2 over TLS, `h2c://…` for HTTP/2 without.
         backends: Vec<String> = Vec::new(), "address:port";
-        /// Names of backends are looked up again after that. Each address is a backend; one that stops
-        /// resolving keeps its last addresses.
+        /// Names of backends are looked up again after that, or after their TTL if that is less. Each
+        /// address is a backend; one that stops resolving keeps its last addresses.
         resolve_seconds: u64 = 10, "s";
         /// Routes to pools: `api.example.net=api`, `*.example.net=all`, `/static/=files`,
         /// `shop.example/img/=files`; the first match wins. Requests that match none go to the
@@ -568,6 +568,11 @@ keys! {
         headers: u64 = 100, "";
         /// Largest body of a request; larger ones get 413.
         body_bytes: u64 = 64 << 20, "B";
+        /// Time for a whole body of a request, however slowly it comes; after that, it gets 408. Not for
+        /// streams (gRPC, a body whose answer has begun) and WebSockets. 0 sets no limit.
+        body_seconds: u64 = 3600, "s";
+        /// `edge.body_seconds` for single pools: `uploads=14400`; `=60` for backends without one.
+        pool_body_seconds: Vec<String> = Vec::new(), "pool=s";
         /// For the TLS handshake, and for the PROXY header.
         handshake_seconds: u64 = 10, "s";
         /// Timeout for the whole head of a request, so that a slow sender cannot hold a connection.

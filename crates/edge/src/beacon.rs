@@ -19,6 +19,7 @@ use percent_encoding::percent_decode_str;
 use weir_tables::Beacon;
 
 use crate::client::session::{ClientSession, OpenRecord};
+use crate::client::state::ClientState;
 use crate::proxy::own_response::own_response;
 use crate::proxy::response_body::ResponseBody;
 use crate::record::RequestFailure;
@@ -71,7 +72,7 @@ pub(crate) async fn answer_post(
     body: Incoming,
 ) -> Response<ResponseBody> {
     record.is_beacon = true;
-    match read(body).await {
+    match read(body, &session.conn).await {
         Ok(text) => {
             let now = MonoTime::now();
             let sender = BeaconSender { network: record.network(), agent: agent(&parts.headers) };
@@ -136,10 +137,13 @@ fn script(mut record: OpenRecord) -> Response<ResponseBody> {
 }
 
 /// Reads the whole body as text, replacing invalid UTF-8.
-async fn read(mut body: Incoming) -> Result<String, RequestFailure> {
+async fn read(mut body: Incoming, conn: &ClientState) -> Result<String, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|_| RequestFailure::ClientClosed)?;
+        if frame.is_trailers() {
+            conn.note_trailers();
+        }
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..]));
         if bytes.len() > BODY_BYTES_MAX {
             return Err(RequestFailure::BodyTooLarge);

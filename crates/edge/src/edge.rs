@@ -94,7 +94,7 @@ impl Edge {
         let tickets = Arc::new(TicketKeys::new()?);
         let acme = Arc::new(CertificateManager::default());
         let names = Arc::<ResolvedNames>::default();
-        names.look_up(&settings.backends);
+        names.look_up(&settings);
         let challenges = Arc::clone(&acme.challenges);
         let parts = LiveParts { names: &names, tickets: &tickets, challenges: &challenges };
         let live = LiveConfig::build(&settings, None, parts)?;
@@ -227,7 +227,7 @@ impl Edge {
     /// As [`Edge::start`]; the running configuration stays in effect.
     pub fn change(&self, settings: &Settings) -> Result<Vec<String>, EdgeError> {
         settings.check()?;
-        self.shared.names.look_up(&settings.backends);
+        self.shared.names.look_up(settings);
         let turn = self.shared.changing.lock();
         let before = self.shared.live();
         let differences = before.settings.differences(settings);

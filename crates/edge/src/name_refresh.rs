@@ -2,19 +2,18 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::time::Duration;
 
 use crate::live::LiveConfig;
-use crate::names::START_WAIT;
 use crate::shared::SharedState;
 
 /// Looks names up again and again, until the sender of `ended` is dropped.
 pub(crate) fn refresh_loop(shared: &SharedState, ended: &Receiver<()>) {
-    // A name that was too slow at the start is taken up soon.
-    let mut pause = START_WAIT;
+    // The start has looked all names up: this begins with those that were too slow for it.
+    let mut pause = Duration::ZERO;
     while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let settings = shared.live().settings.clone();
-        pause = settings.resolve;
-        shared.names.look_up(&settings.backends);
+        pause = shared.names.look_up_due(&settings);
         adopt(shared);
     }
 }

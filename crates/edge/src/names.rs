@@ -1,7 +1,8 @@
 //! Addresses of backends that are written as names: all of them, looked up again and again.
 //!
 //! A name that does not resolve takes its own backend out and nothing else. An address that was
-//! there stays until a lookup succeeds: a name server that is down moves no traffic.
+//! there stays until a lookup succeeds, for each family by itself: a name server that is down, or
+//! that fails for one of two families, moves no traffic.
 //!
 //! ```text
 //!   app:8080 ─► 10.0.0.5, 10.0.0.6, fd00::5 ─► two backends; fd00::5 is their other way in
@@ -10,43 +11,87 @@
 //! the same servers (`localhost` is both 127.0.0.1 and ::1), so they are tried only when connecting
 //! fails (RFC 8305).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_resolver::{FamilyAnswer, Lookup, Resolver, prefers_ipv4};
 
+use crate::settings::Settings;
 use crate::settings::destination::BackendSettings;
-use crate::time::MonoTime;
+use crate::time::{MonoTime, Nanos};
 
 /// How long a start or a change waits for names; those that take longer follow later.
-pub(crate) const START_WAIT: Duration = Duration::from_secs(3);
-/// Most addresses of one name.
+const START_WAIT: Duration = Duration::from_secs(3);
+/// Most addresses of one family of a name.
 const ADDRESSES_MAX: usize = 64;
+/// A name is not looked up again before, whatever its TTL: with 0, it would be all the time.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// What the names of backends resolved to at the last successful lookup.
+/// What the names of backends resolved to.
 #[derive(Debug, Default)]
 pub(crate) struct ResolvedNames {
-    known: Mutex<FxHashMap<String, Vec<SocketAddr>>>,
+    known: Mutex<FxHashMap<String, ResolvedName>>,
     /// Names whose lookup has not ended: a slow name server gets one query at a time, and an old
     /// answer replaces no newer one.
     pending: Mutex<FxHashSet<String>>,
 }
 
+/// A name that was looked up at least once.
+#[derive(Debug, Default)]
+struct ResolvedName {
+    /// The complete name that the addresses belong to.
+    query_name: String,
+    ipv4: Vec<IpAddr>,
+    ipv6: Vec<IpAddr>,
+    /// Usable addresses of both families, with the port. Those of the preferred one come first.
+    addresses: Vec<SocketAddr>,
+    /// When it is looked up again.
+    due: MonoTime,
+    /// Why the last lookup brought less than all addresses.
+    problem: Option<String>,
+}
+
 impl ResolvedNames {
-    /// Looks up the names among `backends`, all at once, for at most [`START_WAIT`].
-    pub(crate) fn look_up(self: &Arc<Self>, backends: &[BackendSettings]) {
+    /// Looks up all names of `settings` at once, for at most [`START_WAIT`].
+    pub(crate) fn look_up(self: &Arc<Self>, settings: &Settings) {
+        self.look_up_each(settings, names(&settings.backends));
+    }
+
+    /// Looks up the names that are due, for at most [`START_WAIT`]; returns how long to wait for the
+    /// next ones.
+    pub(crate) fn look_up_due(self: &Arc<Self>, settings: &Settings) -> Duration {
+        let now = MonoTime::now();
+        let due: Vec<String> = {
+            let known = self.known.lock();
+            let all = names(&settings.backends);
+            all.filter(|name| known.get(name).is_none_or(|one| one.due <= now)).collect()
+        };
+        self.look_up_each(settings, due.into_iter());
+        let (known, now) = (self.known.lock(), MonoTime::now());
+        // A name that is too slow is taken up soon.
+        let pauses = names(&settings.backends).map(|name| match known.get(&name) {
+            Some(one) => Duration::from(one.due.since(now)),
+            None => START_WAIT,
+        });
+        pauses.min().unwrap_or(settings.resolve).max(PAUSE_MIN).min(settings.resolve)
+    }
+
+    fn look_up_each(self: &Arc<Self>, settings: &Settings, names: impl Iterator<Item = String>) {
         let (done, finished) = channel();
-        for name in names(backends) {
+        for name in names {
             if !self.pending.lock().insert(name.clone()) {
                 continue;
             }
             let (this, done, own) = (Arc::clone(self), done.clone(), name.clone());
+            let (resolver, longest) = (settings.resolver.clone(), settings.resolve);
             let thread = std::thread::Builder::new().name("weir-edge-names".into());
             let thread = thread.spawn(move || {
-                this.look_up_one(&own);
+                let host = own.rsplit_once(':').map_or(own.as_str(), |(host, _)| host);
+                this.take(&own, resolver.look_up(host), &resolver, longest);
                 this.pending.lock().remove(&own);
                 let _ = done.send(());
             });
@@ -66,30 +111,31 @@ impl ResolvedNames {
         }
     }
 
-    fn look_up_one(&self, name: &str) {
-        let found = match name.to_socket_addrs() {
-            Ok(found) => found.filter_map(usable).take(ADDRESSES_MAX).collect(),
-            Err(error) => return self.warn(name, &error.to_string()),
-        };
-        self.set(name, found);
-    }
-
-    fn warn(&self, name: &str, why: &str) {
-        let is_known = self.known.lock().contains_key(name);
-        let effect = if is_known { "it keeps its addresses" } else { "it gets no requests" };
-        tracing::warn!("cannot resolve the backend `{name}`: {why}; {effect}");
-    }
-
-    fn set(&self, name: &str, mut found: Vec<SocketAddr>) {
-        if found.is_empty() {
-            return self.warn(name, "the name has no address of a host");
+    /// Takes the outcome of a lookup of `name`, which is valid for its TTL and at most for `longest`.
+    fn take(&self, name: &str, found: Lookup, resolver: &Resolver, longest: Duration) {
+        let mut known = self.known.lock();
+        let one = known.entry(name.to_owned()).or_default();
+        let has_found = found.has_addresses();
+        // Without an address or a TTL there is nothing to go by.
+        let pause = found.ttl.filter(|_| has_found).unwrap_or(longest);
+        one.due = MonoTime::now() + Nanos::from(pause.max(PAUSE_MIN).min(longest));
+        let is_same = one.query_name == found.query_name || one.addresses.is_empty();
+        let mut problem = found.problem;
+        if has_found && (is_same || !found.is_doubtful) {
+            if one.query_name != found.query_name {
+                (one.ipv4, one.ipv6) = Default::default();
+            }
+            replace(&mut one.ipv4, found.ipv4);
+            replace(&mut one.ipv6, found.ipv6);
+            one.query_name = found.query_name;
+            one.merge(name, resolver);
+            if one.addresses.is_empty() {
+                problem = Some("the name has no address of a host".into());
+            }
+        } else if problem.is_none() {
+            problem = Some("the name has no address".into());
         }
-        // Name servers rotate the addresses; their order must not look like a change. The family
-        // that the host prefers stays first.
-        let is_four = found[0].is_ipv4();
-        found.sort_unstable_by_key(|address| (address.is_ipv4() != is_four, *address));
-        found.dedup();
-        self.known.lock().insert(name.to_owned(), found);
+        one.note_problem(name, problem);
     }
 
     /// The backends with their addresses: one for each address of the preferred family, or one
@@ -99,7 +145,7 @@ impl ResolvedNames {
         let mut all: Vec<BackendSettings> = Vec::new();
         for backend in backends {
             let found = known.get(&backend.name).filter(|_| backend.address.is_none());
-            let Some(found) = found else {
+            let Some(found) = found.map(|one| &one.addresses).filter(|all| !all.is_empty()) else {
                 all.push(backend.clone());
                 continue;
             };
@@ -121,15 +167,67 @@ impl ResolvedNames {
     }
 }
 
+impl ResolvedName {
+    /// Makes addresses of what is known of the two families.
+    fn merge(&mut self, name: &str, resolver: &Resolver) {
+        let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let (mut four, mut six) = (Vec::new(), Vec::new());
+        for ip in self.ipv4.iter().chain(&self.ipv6).copied().filter_map(usable) {
+            if ip.is_ipv4() { four.push(ip) } else { six.push(ip) }
+        }
+        // Name servers rotate the addresses; their order must not look like a change.
+        for family in [&mut four, &mut six] {
+            family.sort_unstable();
+            family.dedup();
+            family.truncate(ADDRESSES_MAX);
+        }
+        let is_six_first = !six.is_empty()
+            && (four.is_empty() || has_route(six[0]) && !prefers_ipv4(&resolver.root));
+        let all = if is_six_first { [six, four].concat() } else { [four, six].concat() };
+        self.addresses = all.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+    }
+
+    /// Reports a problem that is new, and its end.
+    fn note_problem(&mut self, name: &str, problem: Option<String>) {
+        match &problem {
+            Some(why) if self.problem != problem => {
+                let effect = if self.addresses.is_empty() {
+                    "it gets no requests"
+                } else {
+                    "it keeps its addresses"
+                };
+                tracing::warn!("cannot resolve the backend `{name}`: {why}; {effect}");
+            }
+            None if self.problem.is_some() => tracing::info!("the backend `{name}` resolves again"),
+            _ => {}
+        }
+        self.problem = problem;
+    }
+}
+
+/// What is found of a family takes the place of what is known of it, unless a failure may hide more.
+fn replace(known: &mut Vec<IpAddr>, found: FamilyAnswer) {
+    if found.is_whole || known.is_empty() {
+        *known = found.addresses;
+    }
+}
+
+/// Whether this host could send packets to an address; sends none.
+fn has_route(address: IpAddr) -> bool {
+    let own = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((own, 0));
+    socket.is_ok_and(|socket| socket.connect((address, 9)).is_ok())
+}
+
 /// The address, unless no server can have it: filtering name servers return 0.0.0.0, which is this
 /// host.
-fn usable(mut address: SocketAddr) -> Option<SocketAddr> {
-    let ip = address.ip().to_canonical();
+fn usable(address: IpAddr) -> Option<IpAddr> {
+    let ip = address.to_canonical();
     let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    if ip.is_ipv4() {
-        address.set_ip(ip);
-    }
-    (!ip.is_unspecified() && !ip.is_multicast() && !is_broadcast).then_some(address)
+    (!ip.is_unspecified() && !ip.is_multicast() && !is_broadcast).then_some(ip)
 }
 
 fn names(backends: &[BackendSettings]) -> impl Iterator<Item = String> {
@@ -147,8 +245,29 @@ mod tests {
         all.map(|one| format!("{} {:?} {:?}", one.name, one.address, one.alternates)).collect()
     }
 
-    fn at(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
+    fn whole(texts: &[&str]) -> FamilyAnswer {
+        let addresses = texts.iter().map(|text| text.parse().unwrap()).collect();
+        FamilyAnswer { addresses, is_whole: true }
+    }
+
+    fn found(four: &[&str], six: &[&str]) -> Lookup {
+        let query_name = "a.example".to_owned();
+        Lookup { query_name, ipv4: whole(four), ipv6: whole(six), ..Lookup::default() }
+    }
+
+    fn set(names: &ResolvedNames, name: &str, found: Lookup) {
+        // fd00::/8 may have a route here: the host says that it prefers IPv4.
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("etc")).unwrap();
+        let text = "precedence ::ffff:0:0/96 100";
+        std::fs::write(root.path().join("etc/gai.conf"), text).unwrap();
+        let resolver = Resolver { root: root.path().to_owned(), port: 1 };
+        names.take(name, found, &resolver, Duration::from_secs(10));
+    }
+
+    fn settings(backends: &[&str]) -> Settings {
+        let backends = backends.iter().map(|text| BackendSettings::parse(text).unwrap());
+        Settings { backends: backends.collect(), ..Settings::default() }
     }
 
     #[test]
@@ -157,7 +276,7 @@ mod tests {
         let backends = ["app:80", "10.0.0.9:80"];
         let without = ["app:80 None []", "10.0.0.9:80 Some(10.0.0.9:80) []"];
         assert_eq!(expanded(&names, &backends), without);
-        names.set("app:80", at(&["10.0.0.6:80", "[fd00::5]:80", "10.0.0.5:80", "10.0.0.5:80"]));
+        set(&names, "app:80", found(&["10.0.0.6", "10.0.0.5", "10.0.0.5"], &["fd00::5"]));
         let with = [
             "app:80 Some(10.0.0.5:80) [[fd00::5]:80]",
             "app:80 Some(10.0.0.6:80) [[fd00::5]:80]",
@@ -165,16 +284,87 @@ mod tests {
         ];
         assert_eq!(expanded(&names, &backends), with);
         // Rotated addresses are no change, and neither is a failed lookup.
-        names.set("app:80", at(&["10.0.0.5:80", "[fd00::5]:80", "10.0.0.6:80"]));
-        names.set("app:80", vec![]);
+        set(&names, "app:80", found(&["10.0.0.5", "10.0.0.6"], &["fd00::5"]));
+        set(&names, "app:80", Lookup::default());
+        set(&names, "app:80", found(&[], &[]));
         assert_eq!(expanded(&names, &backends), with);
+    }
+
+    /// imperviousinc/fingertip#21, iijlab/dnsext#146: a failure for one family is no change of it.
+    #[test]
+    fn a_family_whose_lookup_fails_keeps_its_addresses() {
+        let names = ResolvedNames::default();
+        set(&names, "app:80", found(&["10.0.0.5"], &["fd00::5"]));
+        let mut half = found(&["10.0.0.6"], &[]);
+        half.ipv6.is_whole = false;
+        set(&names, "app:80", half);
+        let expected = ["app:80 Some(10.0.0.6:80) [[fd00::5]:80]"];
+        assert_eq!(expanded(&names, &["app:80"]), expected);
+        let mut half = found(&[], &["fd00::6"]);
+        half.ipv4.is_whole = false;
+        set(&names, "app:80", half);
+        let expected = ["app:80 Some(10.0.0.6:80) [[fd00::6]:80]"];
+        assert_eq!(expanded(&names, &["app:80"]), expected);
+        // Without AAAA from now on, and that is certain.
+        set(&names, "app:80", found(&["10.0.0.6"], &[]));
+        assert_eq!(expanded(&names, &["app:80"]), ["app:80 Some(10.0.0.6:80) []"]);
+    }
+
+    /// A search domain whose name server fails for a while does not move traffic to the name's
+    /// namesake in the next domain.
+    #[test]
+    fn a_namesake_is_taken_only_where_nothing_else_is_known() {
+        let names = ResolvedNames::default();
+        let namesake = Lookup {
+            query_name: "db.b.example".into(),
+            is_doubtful: true,
+            ..found(&["10.0.0.9"], &[])
+        };
+        set(&names, "db:80", namesake.clone());
+        assert_eq!(expanded(&names, &["db:80"]), ["db:80 Some(10.0.0.9:80) []"]);
+        set(&names, "db:80", found(&["10.0.0.5"], &[]));
+        set(&names, "db:80", namesake);
+        assert_eq!(expanded(&names, &["db:80"]), ["db:80 Some(10.0.0.5:80) []"]);
+    }
+
+    /// coredns/coredns#5362: 410 addresses in an order that changes.
+    #[test]
+    fn of_many_addresses_the_same_ones_are_kept() {
+        let names = ResolvedNames::default();
+        let all: Vec<String> =
+            (0..410).map(|at| format!("10.0.{}.{}", at / 250, at % 250)).collect();
+        let mut all: Vec<&str> = all.iter().map(String::as_str).collect();
+        set(&names, "app:80", found(&all, &[]));
+        let before = expanded(&names, &["app:80"]);
+        assert_eq!(before.len(), ADDRESSES_MAX);
+        all.reverse();
+        set(&names, "app:80", found(&all, &[]));
+        assert_eq!(expanded(&names, &["app:80"]), before);
+    }
+
+    /// envoyproxy/envoy#7808, ZoeyVid/NPMplus#3511, nigoroll/libvmod-dynamic#21: neither a TTL of 0 nor
+    /// a name that is gone floods a name server, and a failure is not kept for the TTL.
+    #[test]
+    fn the_ttl_says_when_a_name_is_due_within_bounds() {
+        let names = ResolvedNames::default();
+        let due = |ttl: Option<u64>, addresses: &[&str]| {
+            let now = MonoTime::now();
+            let ttl = ttl.map(Duration::from_secs);
+            set(&names, "app:80", Lookup { ttl, ..found(addresses, &[]) });
+            Duration::from(names.known.lock()["app:80"].due.since(now)).as_secs()
+        };
+        assert_eq!(due(Some(0), &["10.0.0.5"]), 1);
+        assert_eq!(due(Some(5), &["10.0.0.5"]), 5);
+        assert_eq!(due(Some(600), &["10.0.0.5"]), 10, "Docker's name server says 600");
+        assert_eq!(due(None, &["10.0.0.5"]), 10);
+        assert_eq!(due(Some(0), &[]), 10);
     }
 
     #[test]
     fn two_names_of_one_server_are_one_backend() {
         let names = ResolvedNames::default();
-        names.set("a:80", at(&["10.0.0.5:80"]));
-        names.set("b:80", at(&["10.0.0.5:80", "10.0.0.6:80"]));
+        set(&names, "a:80", found(&["10.0.0.5"], &[]));
+        set(&names, "b:80", found(&["10.0.0.5", "10.0.0.6"], &[]));
         let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.6:80) []"];
         assert_eq!(expanded(&names, &["a:80", "b:80"]), expected);
         // A second site on a shared server, with its own route.
@@ -185,18 +375,16 @@ mod tests {
     /// AdguardTeam/AdGuardDNS#60, TechnitiumSoftware/DnsServer#181: filtered names.
     #[test]
     fn addresses_that_no_server_has_are_left_out() {
-        let addresses = at(&[
-            "0.0.0.0:80",
-            "[::]:80",
-            "255.255.255.255:80",
-            "224.0.0.251:80",
-            "[ff02::fb]:80",
-            "[::ffff:0.0.0.0]:80",
-        ]);
-        assert!(addresses.into_iter().filter_map(usable).next().is_none());
-        let addresses = at(&["[::ffff:10.0.0.5]:80", "[fd00::5]:80"]);
-        let expected = at(&["10.0.0.5:80", "[fd00::5]:80"]);
-        assert_eq!(addresses.into_iter().filter_map(usable).collect::<Vec<_>>(), expected);
+        let names = ResolvedNames::default();
+        let nobody = found(
+            &["0.0.0.0", "255.255.255.255", "224.0.0.251"],
+            &["::", "ff02::fb", "::ffff:0.0.0.0"],
+        );
+        set(&names, "app:80", nobody);
+        assert_eq!(expanded(&names, &["app:80"]), ["app:80 None []"]);
+        set(&names, "app:80", found(&[], &["::ffff:10.0.0.5", "fd00::5"]));
+        let expected = ["app:80 Some(10.0.0.5:80) [[fd00::5]:80]"];
+        assert_eq!(expanded(&names, &["app:80"]), expected);
     }
 
     /// A lookup that hangs is not begun again, and the others are not held up by it.
@@ -204,9 +392,7 @@ mod tests {
     fn a_lookup_that_has_not_ended_is_not_begun_again() {
         let names = Arc::<ResolvedNames>::default();
         names.pending.lock().insert("slow.invalid:80".into());
-        let backends =
-            ["slow.invalid:80", "localhost:80"].map(|text| BackendSettings::parse(text).unwrap());
-        names.look_up(&backends);
+        names.look_up(&settings(&["slow.invalid:80", "localhost:80"]));
         assert!(names.known.lock().contains_key("localhost:80"));
         assert_eq!(names.pending.lock().len(), 1, "only the slow one");
     }
@@ -214,10 +400,9 @@ mod tests {
     #[test]
     fn names_are_looked_up_at_once_and_a_missing_one_stays_without_address() {
         let names = Arc::<ResolvedNames>::default();
-        let backends =
-            ["localhost:80", "name.invalid:80"].map(|text| BackendSettings::parse(text).unwrap());
-        names.look_up(&backends);
-        let all = names.expand(&backends);
+        let settings = settings(&["localhost:80", "name.invalid:80"]);
+        names.look_up(&settings);
+        let all = names.expand(&settings.backends);
         assert!(all[0].address.is_some_and(|address| address.ip().is_loopback()), "{all:?}");
         assert_eq!(all.last().expect("the missing one").address, None);
     }

@@ -31,6 +31,8 @@ pub(crate) struct MonoTime(u64);
 impl MonoTime {
     /// Stands for "not yet"; [`MonoTime::now`] never returns it.
     pub(crate) const NEVER: Self = Self(0);
+    /// Later than all others.
+    pub(crate) const END: Self = Self(u64::MAX);
 
     pub(crate) fn now() -> Self {
         Self(Nanos::from(START.elapsed()).0 + 1)
@@ -55,7 +57,7 @@ impl Add<Nanos> for MonoTime {
     type Output = Self;
 
     fn add(self, span: Nanos) -> Self {
-        Self(self.0 + span.0)
+        Self(self.0.saturating_add(span.0))
     }
 }
 

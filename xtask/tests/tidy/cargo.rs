@@ -11,6 +11,7 @@ use crate::{no_breach, output, text};
 const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access", "weir-discover", "weir-multiline"]),
     ("weir-discover", &["weir-access"]),
+    ("weir-edge", &["weir-resolver"]),
     ("weir-intake", &["weir-parse"]),
     ("weir-pg", &["weir-dialect"]),
     ("weir-probe", &["weir-access", "weir-collect", "weir-parse"]),
@@ -23,7 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("weir-store", &["weir-datafile", "weir-ledger", "weir-sql", "weir-tier"]),
     ("weir-notify", &["weir-actions", "weir-ledger"]),
-    ("weir-wire", &["weir-capture"]),
+    ("weir-wire", &["weir-capture", "weir-hpack"]),
     ("weir-config", &["weir-collect", "weir-probe", "weir-process"]),
     ("weir-agent-core", AGENT),
     ("weir-hub", HUB),
@@ -124,7 +125,7 @@ const ONE_VERSION: &[&str] = &[
 ];
 
 /// Packages of an agent, weir's own among them.
-const AGENT_PACKAGES_MAX: usize = 180;
+const AGENT_PACKAGES_MAX: usize = 182;
 
 const LICENCES: &[&str] = &[
     "MIT",

@@ -51,10 +51,12 @@ pub fn settings(values: &Values) -> Result<Settings, Failure> {
         limits: limits(values)?,
         upstream: upstream(values)?,
         resolve: at_least_a_second(edge.resolve_seconds),
-        pool_idle: pool_idle(values)?,
+        pool_idle: of_pools(&edge.pool_idle_seconds, &POOL_IDLE)?,
+        pool_body: of_pools(&edge.pool_body_seconds, &POOL_BODY)?,
         check: check(values)?,
         beacon: Some(edge.beacon.clone()).filter(|path| !path.is_empty()),
         record_one_of: small(edge.record_one_of.max(1)),
+        ..Settings::default()
     };
     settings.check().map_err(edge_failure)?;
     Ok(settings)
@@ -182,6 +184,7 @@ fn limits(values: &Values) -> Result<Limits, Failure> {
         head_bytes: saturating_usize(edge.head_bytes.clamp(8 << 10, 1 << 20)),
         headers: saturating_usize(edge.headers.clamp(8, 1000)),
         body_bytes: edge.body_bytes,
+        body: Duration::from_secs(edge.body_seconds),
         handshake: at_least_a_second(edge.handshake_seconds),
         head: at_least_a_second(edge.head_seconds),
         idle: at_least_a_second(edge.idle_seconds),
@@ -216,28 +219,26 @@ fn listener_idle(values: &Values) -> Result<Vec<(SocketAddr, Duration)>, Failure
 }
 
 /// `POOL=SECONDS`.
-fn pool_idle(values: &Values) -> Result<Vec<(String, Duration)>, Failure> {
-    values
-        .edge
-        .pool_idle_seconds
-        .iter()
-        .map(|text: &String| {
-            let (pool, idle) = POOL_IDLE.parse(text)?;
-            Ok((pool.to_owned(), idle))
-        })
-        .collect()
+fn of_pools(texts: &[String], key: &SecondsKey) -> Result<Vec<(String, Duration)>, Failure> {
+    let one = |text: &String| {
+        let (pool, seconds) = key.parse(text)?;
+        Ok((pool.to_owned(), seconds))
+    };
+    texts.iter().map(one).collect()
 }
 
 /// A key of `[edge]` whose texts are `NAME=SECONDS`.
-struct IdleKey {
+struct SecondsKey {
     name: &'static str,
     example: &'static str,
 }
 
-const LISTENER_IDLE: IdleKey = IdleKey { name: "listener_idle_seconds", example: "0.0.0.0:80=5" };
-const POOL_IDLE: IdleKey = IdleKey { name: "pool_idle_seconds", example: "api=30" };
+const LISTENER_IDLE: SecondsKey =
+    SecondsKey { name: "listener_idle_seconds", example: "0.0.0.0:80=5" };
+const POOL_IDLE: SecondsKey = SecondsKey { name: "pool_idle_seconds", example: "api=30" };
+const POOL_BODY: SecondsKey = SecondsKey { name: "pool_body_seconds", example: "uploads=14400" };
 
-impl IdleKey {
+impl SecondsKey {
     fn parse<'a>(&self, text: &'a str) -> Result<(&'a str, Duration), Failure> {
         let parts = text.rsplit_once('=');
         let parts = parts.and_then(|(of, seconds)| Some((of.trim(), seconds.trim().parse().ok()?)));

@@ -240,6 +240,29 @@ fn both_formats_hold_what_pcap_parser_finds_in_them() {
     }
 }
 
+/// NotYuSheng/TracePcap#23, the-tcpdump-group/libpcap#1078 and #1252: interfaces of one file differ in link
+/// type and snapshot length. microsoft/etl2pcapng PR 28: the length before the cut may be lost.
+#[test]
+fn interfaces_of_one_file_may_differ_in_all() {
+    let whole = frame(&[b'x'; 500]);
+    let mut file = section(&LITTLE);
+    for (link, length) in [(1, 0_u32), (101, 262_144), (1, 96), (276, 65_535)] {
+        let mut interface = interface(&LITTLE, link, None);
+        interface[12..16].copy_from_slice(&length.to_le_bytes());
+        file.extend(interface);
+    }
+    let cooked =
+        [&[8, 0, 0, 0, 0, 0, 0, 7, 0, 1, 0, 6, 1, 1, 1, 1, 1, 1, 0, 0], &whole[14..]].concat();
+    for (number, frame) in (0..).zip([&whole[..], &whole[14..], &whole[..96], &cooked]) {
+        file.extend(enhanced(&LITTLE, number, 5 + u64::from(number), frame));
+    }
+    let (seen, skipped) = read(&file);
+    assert_eq!((seen.len(), skipped.total()), (4, 0));
+    for (packet, expected) in seen.iter().zip([500, 500, 96 - 54, 500]) {
+        assert_eq!((packet.payload_length, packet.payload.len()), (500, expected));
+    }
+}
+
 #[test]
 fn packed_streams_are_unpacked_and_a_cut_one_gives_what_it_holds() {
     let frame = frame(&[b'x'; 500]);

@@ -30,6 +30,9 @@ impl Settings {
         list(&mut lines, &self.pool_idle, &new.pool_idle, |(pool, idle)| {
             format!("pool_idle_seconds {pool}={}", idle.as_secs())
         });
+        list(&mut lines, &self.pool_body, &new.pool_body, |(pool, body)| {
+            format!("pool_body_seconds {pool}={}", body.as_secs())
+        });
         for ((key, old), (_, new)) in values(self).into_iter().zip(values(new)) {
             if old != new {
                 lines.extend([format!("- {key} {old}"), format!("+ {key} {new}")]);
@@ -80,6 +83,7 @@ fn of_clients(settings: &Settings) -> Vec<(&'static str, String)> {
         head_bytes,
         headers,
         body_bytes,
+        body,
         handshake,
         head,
         idle,
@@ -95,6 +99,7 @@ fn of_clients(settings: &Settings) -> Vec<(&'static str, String)> {
         ("head_bytes", head_bytes.to_string()),
         ("headers", headers.to_string()),
         ("body_bytes", body_bytes.to_string()),
+        ("body_seconds", seconds(*body)),
         ("handshake_seconds", seconds(*handshake)),
         ("head_seconds", seconds(*head)),
         ("idle_seconds", seconds(*idle)),

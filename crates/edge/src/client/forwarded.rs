@@ -295,6 +295,14 @@ mod tests {
             // Empty elements.
             (vec![(list, "203.0.113.9, , 10.1.0.4,")], "203.0.113.9", None),
             (vec![(list, ""), (list, "203.0.113.9"), (list, "")], "203.0.113.9", None),
+            // rack/rack#1227, un33k/django-ipware PR 87, hoytech/strfry#50, rustfs/rustfs PR 4461.
+            (vec![(list, "203.0.113.9:17085, 10.0.0.6")], "203.0.113.9", None),
+            (vec![(list, "2001:db8:ca43::aaaa, 10.0.0.1")], "2001:db8:ca43::aaaa", None),
+            (
+                vec![("forwarded", "for=1.1.1.1;proto=https, for=2001:db8::9;proto=http")],
+                "2001:db8::9",
+                Some("http"),
+            ),
             // traefik/traefik#6388, Kludex/uvicorn PR 2258.
             (vec![(list, "203.0.113.9"), (proto, "wss")], "203.0.113.9", Some("https")),
             (vec![(list, "203.0.113.9"), (proto, "WS")], "203.0.113.9", Some("http")),

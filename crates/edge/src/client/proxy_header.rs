@@ -54,6 +54,9 @@ impl ProxiedAddresses {
     }
 }
 
+/// The error of a connection that was closed without a byte.
+pub(crate) const NOTHING_SENT: io::ErrorKind = io::ErrorKind::ConnectionAborted;
+
 /// Reads exactly the header; the bytes after it belong to TLS or HTTP.
 pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Option<ProxiedAddresses>> {
     let mut bytes = vec![0; V1_BYTES_MAX];
@@ -64,7 +67,7 @@ pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Option<ProxiedAdd
                 stream.read_exact(&mut bytes[..length]).await?;
                 return Ok(addresses);
             }
-            ParsedHeader::Partial if count == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            ParsedHeader::Partial if count == 0 => return Err(NOTHING_SENT.into()),
             ParsedHeader::Partial if count >= V2_BYTES_MIN && bytes.starts_with(SIGNATURE) => {
                 return read_v2(stream).await;
             }

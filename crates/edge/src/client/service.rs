@@ -63,26 +63,29 @@ pub(crate) fn handle(
         // Whatever sent it may mean the rest of the connection in another way, too.
         return ready(reject(record, rejected), parts.version != Version::HTTP_2);
     }
+    // hyper would skip a body that nothing reads, with whatever its trailers hide.
+    let closes_unread = closes || parts.version != Version::HTTP_2 && session.conn.is_body_left();
     if let Some(proof) = session.worker.shared.challenges.http(parts.uri.path()) {
-        return ready(text_response(record, StatusCode::OK, proof.into()), closes);
+        return ready(text_response(record, StatusCode::OK, proof.into()), closes_unread);
     }
     if is_beacon(live.settings.beacon.as_deref(), parts.uri.path()) {
         if parts.method != Method::POST {
-            return ready(beacon::answer(session, record, parts), closes);
+            return ready(beacon::answer(session, record, parts), closes_unread);
         }
         let session = Rc::clone(session);
         let response = async move {
-            finished(beacon::answer_post(&session, record, parts, body).await, closes)
+            let response = beacon::answer_post(&session, record, parts, body).await;
+            finished(response, closes || session.conn.is_last())
         };
         return ResponseFuture::Pending(Box::pin(response));
     }
     if headers::is_for_edge(&parts) {
-        return ready(answer_for_edge(record, &parts.method), closes);
+        return ready(answer_for_edge(record, &parts.method), closes_unread);
     }
     let Some(pool) = live.pool(&parts).map(Arc::clone) else {
         let response =
             own_response(record, StatusCode::NOT_FOUND, "no backend for this host and path");
-        return ready(response, closes);
+        return ready(response, closes_unread);
     };
     let request = Request::from_parts(parts, body);
     let mut exchange = Exchange::new(Rc::clone(session), pool, record, request);

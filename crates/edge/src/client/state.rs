@@ -98,6 +98,8 @@ pub(crate) struct ClientState {
     pub(crate) interim: InterimBuffer,
     /// Whether the client may still send the body of its last request.
     is_body_left: AtomicBool,
+    /// Whether the request under way is the last one of an HTTP/1.1 connection.
+    is_last: AtomicBool,
     /// The sweep wants to know whether the client has closed its side.
     is_probe_wanted: AtomicBool,
     /// When a probe first found the client's side closed.
@@ -132,6 +134,7 @@ impl ClientState {
             is_flushed: AtomicBool::new(false),
             interim: InterimBuffer::default(),
             is_body_left: AtomicBool::new(false),
+            is_last: AtomicBool::new(false),
             is_probe_wanted: AtomicBool::new(false),
             half_closed: AtomicTime::default(),
             verdict: AtomicU8::new(SweepVerdict::None as u8),
@@ -187,6 +190,17 @@ impl ClientState {
 
     pub(crate) fn set_body_left(&self, is_left: bool) {
         self.is_body_left.store(is_left, Relaxed);
+    }
+
+    /// Makes this request the last one. hyper ends trailers at `\r\n\r\n`, and a line that ends
+    /// without return hides the next request in them from it, but not from other servers.
+    pub(crate) fn note_trailers(&self) {
+        self.is_last.store(!self.is_h2, Relaxed);
+    }
+
+    /// Whether no request follows the one under way.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last.load(Relaxed)
     }
 
     /// When the first byte of the request that begins now was read, and the last one of its head.

@@ -29,6 +29,7 @@ use crate::client::session::{AdmissionGuard, ClientSession};
 use crate::client::state::{ClientState, ConnectionPeer, ConnectionPhase, SweepVerdict};
 use crate::client::stream::{ClientIo, ClientStream};
 use crate::live::LiveConfig;
+use crate::proxy::response_body::ResponseBody;
 use crate::record::ConnectionRefusal;
 use crate::settings::{Limits, ProxyHeader};
 use crate::time::{MonoTime, Nanos};
@@ -144,6 +145,8 @@ impl Arrival {
         let addresses =
             match header.unwrap_or_else(|_| Err(std::io::Error::other("not received in time"))) {
                 Ok(named) => named.unwrap_or(ProxiedAddresses::direct(self.peer)),
+                // A balancer checks whether something listens here.
+                Err(error) if error.kind() == proxy_header::NOTHING_SENT => return None,
                 Err(error) => {
                     let detail = Some(error.to_string());
                     refuse_early(&self.worker, &self.listener, self.peer, "proxy_header", detail);
@@ -271,7 +274,8 @@ async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Served
             let error = result.err();
             let is_answered = error.as_ref().is_some_and(hyper::Error::is_parse);
             record_error(session, error);
-            let has_more = is_answered || session.conn.is_body_left();
+            let conn = &session.conn;
+            let has_more = is_answered || conn.is_body_left() || conn.is_last();
             has_more && !session.worker.shared.is_ending.load(Relaxed)
         }
         ServeOutcome::Judged => {
@@ -293,18 +297,24 @@ async fn serve_until_parked(session: &Rc<ClientSession>, io: ClientIo) -> Served
 
 fn poll_connection<S>(
     session: &ClientSession,
-    connection: Pin<&mut UpgradeableConnection<TokioIo<ClientIo>, S>>,
+    mut connection: Pin<&mut UpgradeableConnection<TokioIo<ClientIo>, S>>,
     cx: &mut Context<'_>,
 ) -> Poll<ServeOutcome>
 where
     UpgradeableConnection<TokioIo<ClientIo>, S>: Future<Output = Result<(), hyper::Error>>,
-    S: hyper::service::HttpService<hyper::body::Incoming>,
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = ResponseBody>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let verdict = session.conn.verdict();
     if !matches!(verdict, SweepVerdict::None | SweepVerdict::Park) {
         return Poll::Ready(ServeOutcome::Judged);
     }
-    if let Poll::Ready(result) = connection.poll(cx) {
+    let mut poll = connection.as_mut().poll(cx);
+    if poll.is_pending() && session.conn.is_last() {
+        connection.as_mut().graceful_shutdown();
+        poll = connection.poll(cx);
+    }
+    if let Poll::Ready(result) = poll {
         return Poll::Ready(ServeOutcome::Closed(result));
     }
     session.settle();

@@ -56,6 +56,8 @@ pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) settings: UpstreamSettings,
+    /// Time for a whole request body; zero sets no limit.
+    pub(crate) body_time: Nanos,
     /// For backends with TLS.
     pub(crate) tls: Option<Arc<BackendTls>>,
     balance: Balance,
@@ -121,10 +123,12 @@ impl Pool {
         if let Some((_, idle)) = settings.pool_idle.iter().find(|(pool, _)| pool == name) {
             upstream.idle = *idle;
         }
+        let body = settings.pool_body.iter().find(|(pool, _)| pool == name);
         Self {
             name: name.to_owned(),
             backends: backends.collect(),
             settings: upstream,
+            body_time: body.map_or(settings.limits.body, |(_, body)| *body).into(),
             tls,
             balance: settings.balance,
             zone: settings.zone.clone(),

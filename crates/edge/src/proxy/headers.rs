@@ -304,6 +304,11 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> OddFields {
     odd
 }
 
+/// Whether a body is a stream of gRPC's messages.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
 /// Whether `Connection` says that this message is the last one.
 pub(crate) fn says_close(headers: &HeaderMap) -> bool {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());

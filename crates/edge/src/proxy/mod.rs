@@ -28,7 +28,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version, request};
+use http::{HeaderMap, Request, Response, StatusCode, Version, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -122,9 +122,10 @@ impl Exchange {
         let body_outcome = Rc::<BodyOutcome>::default();
         let body = if has_body {
             let left = live.settings.limits.body_bytes;
+            let end = body_end(&parts.headers, record.head, pool.body_time);
             let (outcome, conn) = (Rc::clone(&body_outcome), Arc::clone(&session.conn));
             let (stream, gate) = (record.stream.clone(), gate.clone());
-            RequestBody::Stream { body, left, outcome, conn, stream, gate }
+            RequestBody::Stream { body, left, end, outcome, conn, stream, gate }
         } else {
             RequestBody::Empty
         };
@@ -464,6 +465,13 @@ impl Exchange {
     }
 }
 
+/// When the time for a body is over; never for none, and for streams of messages: they may go on
+/// before the first response.
+fn body_end(headers: &HeaderMap, began: MonoTime, time: Nanos) -> MonoTime {
+    let has_limit = time > Nanos::ZERO && !headers::is_grpc(headers);
+    if has_limit { began + time } else { MonoTime::END }
+}
+
 /// Marks a connect that other requests wait for as finished when dropped.
 struct ConnectGuard<'a>(&'a Worker, &'a Backend);
 
@@ -582,6 +590,7 @@ fn status_of(failure: RequestFailure) -> StatusCode {
             StatusCode::GATEWAY_TIMEOUT
         }
         RequestFailure::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestFailure::ClientSlow => StatusCode::REQUEST_TIMEOUT,
         RequestFailure::BadRequest | RequestFailure::ClientClosed => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }

@@ -95,6 +95,10 @@ impl ResponseRelay {
             Poll::Ready(Some(Ok(ref mut frame))) => {
                 if let Some(trailers) = frame.trailers_mut() {
                     headers::strip_hop_by_hop(trailers);
+                    if let Some(active) = &mut self.active {
+                        // As for requests, hyper may have taken more for trailers than there is.
+                        active.is_reusable &= active.slot.backend.protocol.is_h2();
+                    }
                 }
                 if let Some(active) = &mut self.active {
                     active.deadline.extend(coarse_now());

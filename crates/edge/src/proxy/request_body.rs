@@ -36,10 +36,11 @@ pub(crate) struct BodyOutcome {
 
 pub(crate) enum RequestBody {
     Empty,
-    /// `left` is what the size limit still allows, in bytes.
+    /// `left` is what the size limit still allows, in bytes, and `end` is when the time limit is over.
     Stream {
         body: Incoming,
         left: u64,
+        end: MonoTime,
         outcome: Rc<BodyOutcome>,
         conn: Arc<ClientState>,
         /// For HTTP/2: the body's own stream.
@@ -85,7 +86,7 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let Self::Stream { body, left, outcome, conn, stream, gate } = &mut *self else {
+        let Self::Stream { body, left, end, outcome, conn, stream, gate } = &mut *self else {
             return Poll::Ready(None);
         };
         if gate.as_ref().is_some_and(|gate| !gate.poll_open(cx)) {
@@ -103,16 +104,21 @@ impl Body for RequestBody {
             Some(Ok(mut frame)) => {
                 if let Some(trailers) = frame.trailers_mut() {
                     headers::clean_trailers(trailers);
+                    conn.note_trailers();
                 }
                 if body.is_end_stream() {
                     outcome.note_end(conn);
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if length <= *left {
+                if length > *left {
+                    (RequestFailure::BodyTooLarge, "the body exceeds its limit".into())
+                } else if outcome.moved.get() > *end && !outcome.is_answered.get() {
+                    // The limit of pauses sees to a body of which nothing comes.
+                    (RequestFailure::ClientSlow, "the body takes too long".into())
+                } else {
                     *left -= length;
                     return Poll::Ready(Some(Ok(frame)));
                 }
-                (RequestFailure::BodyTooLarge, "the body exceeds its limit".into())
             }
         };
         outcome.failure.set(Some(failure));

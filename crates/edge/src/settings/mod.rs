@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_resolver::Resolver;
 use weir_tables::IpNetwork;
 
 use crate::acme::settings::AcmeSettings;
@@ -48,10 +49,14 @@ pub struct Settings {
     pub limits: Limits,
     /// Limits of connections to backends.
     pub upstream: UpstreamSettings,
-    /// Interval at which names of backends are looked up again.
+    /// Longest time until names of backends are looked up again: a shorter TTL counts.
     pub resolve: Duration,
+    /// Where names of backends are looked up.
+    pub resolver: Resolver,
     /// Overrides [`UpstreamSettings::idle`] for single pools, by name.
     pub pool_idle: Vec<(String, Duration)>,
+    /// Overrides [`Limits::body`] for single pools, by name.
+    pub pool_body: Vec<(String, Duration)>,
     /// Active health checks; `None` relies on the outcome of requests alone.
     pub check: Option<CheckSettings>,
     /// The path that takes beacons.
@@ -107,6 +112,8 @@ pub struct Limits {
     pub headers: usize,
     /// Size of a request body, in bytes.
     pub body_bytes: u64,
+    /// Time for a whole request body, unless its response has begun; zero sets no limit.
+    pub body: Duration,
     /// Time for the TLS handshake, or for the PROXY header.
     pub handshake: Duration,
     /// Time for a whole request head, from its first byte.
@@ -229,7 +236,9 @@ impl Default for Settings {
             limits: Limits::default(),
             upstream: UpstreamSettings::default(),
             resolve: Duration::from_secs(10),
+            resolver: Resolver::default(),
             pool_idle: Vec::new(),
+            pool_body: Vec::new(),
             check: None,
             beacon: None,
             record_one_of: 1,
@@ -252,6 +261,7 @@ impl Default for Limits {
             head_bytes: 32 << 10,
             headers: 100,
             body_bytes: 64 << 20,
+            body: Duration::from_secs(3600),
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(15),
@@ -394,13 +404,17 @@ impl Settings {
             ))
             .hint(format!("set `edge.backends = [\"{}=10.0.0.5:8080\"]`", route.pool)));
         }
-        if let Some((pool, _)) = self.pool_idle.iter().find(|(pool, _)| !self.has_backend(pool)) {
-            return Err(EdgeError::new(format!(
-                "cannot set the keep-alive of the pool `{pool}`: it has no backend"
-            ))
-            .hint(
-                "`edge.pool_idle_seconds` takes pools of `edge.backends`; for the default pool, write `=4`",
-            ));
+        let lists = [
+            (&self.pool_idle, "keep-alive", "pool_idle_seconds"),
+            (&self.pool_body, "time for bodies", "pool_body_seconds"),
+        ];
+        for (list, what, key) in lists {
+            if let Some((pool, _)) = list.iter().find(|(pool, _)| !self.has_backend(pool)) {
+                let why = format!("cannot set the {what} of the pool `{pool}`: it has no backend");
+                return Err(EdgeError::new(why).hint(format!(
+                    "`edge.{key}` takes pools of `edge.backends`; for the default pool, write `=4`"
+                )));
+            }
         }
         let mut in_pools = self.backends.iter().filter(|one| !one.pool.is_empty());
         let unused = in_pools.find(|one| !self.routes.iter().any(|route| route.pool == one.pool));

@@ -12,6 +12,7 @@ use crate::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, block, get,
 };
 use crate::lab::{Lab, PATIENCE, backend, settings};
+use crate::vectors::{SeenRequests, strict_backend};
 
 /// Settings of an edge whose backend reports each head and answers with `text`.
 fn reporting(text: &'static str) -> (Settings, Receiver<String>) {
@@ -78,6 +79,31 @@ fn checks_ask_for_the_name_of_the_backend() {
     let asked = std::iter::repeat_with(|| next(&heads)).find(|head| head.starts_with("get / "));
     let asked = asked.expect("it does not end");
     assert!(asked.contains(&format!("host: localhost:{port}\r\n")), "{asked}");
+}
+
+/// golang/go#71988, nginx/nginx PR 1016, oven-sh/bun PR 32887: where trailers end is read in two ways when
+/// a line of them ends without return, so nothing follows trailers on a connection.
+#[test]
+fn nothing_follows_trailers() {
+    let seen = SeenRequests::default();
+    let mut settings = settings(&[strict_backend(&seen)]);
+    settings.beacon = Some("/ping".into());
+    let lab = Lab::start(settings);
+    for end in ["\n", "X-Sum: 1\n\r\n", "X-Sum: 1\n\n", "X-Sum: 1\r\n\r\n"] {
+        // To a backend, to the edge's own beacons, and one whose body the edge does not read.
+        for head in
+            ["POST /p HTTP/1.1", "POST /ping HTTP/1.1", "OPTIONS /o HTTP/1.1\r\nMax-Forwards: 0"]
+        {
+            let text = format!(
+                "{head}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{end}\
+                 GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+            );
+            let answer = lab.say(&text);
+            assert_eq!(answer.matches("HTTP/1.1 2").count(), 1, "{head} {end:?}: {answer}");
+            assert!(answer.contains("connection: close\r\n"), "{head} {end:?}: {answer}");
+        }
+    }
+    assert_eq!(*seen.lock().expect("no panic"), ["POST /p 5"; 4]);
 }
 
 /// zoxy-io/zoxy#240, getlantern/http-proxy-archived#35: each hop takes one from the number of an

@@ -175,6 +175,22 @@ fn local_headers_leave_the_peer_as_the_client() {
     assert!(rows.iter().all(|row| row["client_address"] == "127.0.0.1"), "{rows:#?}");
 }
 
+/// kubernetes/ingress-nginx#6996: a balancer that checks whether the port is open sends nothing.
+#[test]
+fn checks_that_send_nothing_are_no_refusals() {
+    let (settings, heads) = behind_balancer();
+    let lab = Lab::start(settings);
+    for _ in 0..3 {
+        let mut check = lab.connect();
+        check.shutdown(Shutdown::Write).expect("it is open");
+        assert_eq!(read_all(&mut check), "");
+    }
+    assert!(read_answer(&mut ask_from(&lab, 9)).ends_with("ok"));
+    fields(&heads);
+    let rows = lab.end("edge_refusal");
+    assert!(rows.is_empty(), "{rows:#?}");
+}
+
 /// Sends a request through the balancer, from the client with this last byte.
 fn ask_from(lab: &Lab, client: u8) -> BufReader<TcpStream> {
     let mut stream = lab.connect();

@@ -18,6 +18,8 @@ mod haproxy;
 mod hops;
 mod lab;
 mod limits;
+#[path = "../../../resolver/tests/it/name_server.rs"]
+mod name_server;
 mod names;
 mod odd_answers;
 mod proxying;

@@ -340,6 +340,155 @@ fn a_stream_in_both_directions_outlasts_the_silence_of_one() {
     }
 }
 
+/// tempesta-tech/tempesta-test PR 994, expressjs/body-parser#389: a body that comes byte by byte makes
+/// no pause, and yet has an end. traefik/traefik#10654, loculus-project/loculus#7147: another one may
+/// have more time, and a stream all of it.
+#[test]
+fn bodies_have_a_time_limit_and_streams_have_none() {
+    let app = || {
+        backend(|asked| {
+            if asked.head.contains("/stream") {
+                asked.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nnews\r\n");
+            }
+            let is_whole = asked.stream.read_exact(&mut [0; 40]).is_ok();
+            match asked.head.contains("/stream") {
+                true => asked.answer("0\r\n\r\n"),
+                false if is_whole => return asked.ok("stored"),
+                false => {}
+            }
+            false
+        })
+    };
+    let mut settings = settings(&[app()]);
+    settings.backends.push(BackendSettings::parse(&format!("big={}", app())).expect("a backend"));
+    settings.routes.push(weir_edge::RouteSettings::parse("/big=big").expect("a route"));
+    settings.limits.body = Duration::from_millis(500);
+    settings.pool_body = vec![("big".into(), Duration::ZERO)];
+    settings.upstream.failures = 1;
+    let lab = Lab::start(settings);
+    for (target, kind, status) in [
+        ("/up", "text/plain", "408"),
+        ("/big/up", "text/plain", "200"),
+        ("/up", "application/grpc", "200"),
+        ("/stream", "text/plain", "200"),
+    ] {
+        let mut client = connect(lab.address);
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: {kind}\r\n\
+             Content-Length: 40\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).expect("it is open");
+        for _ in 0..40 {
+            std::thread::park_timeout(Duration::from_millis(25));
+            if client.write_all(b"x").is_err() {
+                break;
+            }
+        }
+        let answer = read_all(&mut client);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{target} {kind}: {answer}");
+    }
+    let rows = lab.rows("request", 4);
+    let failures: Vec<_> = rows.iter().filter_map(|row| row.get("failure")).collect();
+    assert_eq!(failures, ["client_slow"], "{rows:#?}");
+    let states = lab.end("edge_backend");
+    assert!(states.iter().all(|row| row["state"] == "up"), "{states:#?}");
+}
+
+/// dotnet/yarp#2062: clients that give up prove nothing, whichever version of HTTP they speak.
+#[test]
+fn clients_that_leave_put_no_backend_out() {
+    for is_h2 in [false, true] {
+        let (gate, polls) = (Arc::<Gate>::default(), Arc::<AtomicUsize>::default());
+        let mut settings = settings(&[polling(&gate, &polls)]);
+        settings.listeners[0].is_h2c = is_h2;
+        settings.upstream.failures = 1;
+        settings.limits.half_closed = Duration::ZERO;
+        let lab = Lab::start(settings);
+        let mut h2 = is_h2.then(|| FrameClient::connect(lab.address, &[]));
+        for n in 1..=10 {
+            let mut plain = connect(lab.address);
+            match &mut h2 {
+                Some(client) => client.ask(2 * n - 1, &get("/poll"), true),
+                None => {
+                    plain.write_all(b"GET /poll HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open")
+                }
+            }
+            wait_until("the request", || polls.load(Relaxed) == n as usize);
+            if let Some(client) = &mut h2 {
+                client.send(RST_STREAM, 0, 2 * n - 1, &8_u32.to_be_bytes());
+            }
+        }
+        drop(h2);
+        let rows = lab.rows("request", 10);
+        assert!(rows.iter().all(|row| row["failure"] == "client_closed"), "{is_h2}: {rows:#?}");
+        gate.open();
+        let states = lab.end("edge_backend");
+        assert!(states.iter().all(|row| row["state"] == "up"), "{is_h2}: {states:#?}");
+    }
+}
+
+/// envoyproxy/envoy#25487: what the edge itself refuses is no failure of a backend.
+#[test]
+fn a_full_queue_puts_no_backend_out() {
+    let (gate, polls) = (Arc::<Gate>::default(), Arc::<AtomicUsize>::default());
+    let mut settings = settings(&[polling(&gate, &polls)]);
+    settings.upstream.failures = 1;
+    (settings.upstream.in_flight, settings.upstream.queue) = (1, 0);
+    let lab = Lab::start(settings);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| lab.get("/poll"));
+        wait_until("the first one", || polls.load(Relaxed) == 1);
+        for _ in 0..10 {
+            assert!(lab.get("/poll").starts_with("HTTP/1.1 503 "));
+        }
+        gate.open();
+        assert!(first.join().expect("no panic").ends_with("news"));
+    });
+    assert!(lab.get("/page").ends_with("quick"));
+    let states = lab.end("edge_backend");
+    assert!(states.iter().all(|row| row["state"] == "up"), "{states:#?}");
+}
+
+/// tinfoilsh/confidential-model-router PR 485: a backend that hangs, and clients with less patience than
+/// any limit, so that no request ever fails.
+#[test]
+fn a_backend_that_hangs_is_ejected_though_its_clients_leave() {
+    let is_hung = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_hung);
+    let hung = backend(move |asked| {
+        if flag.load(Relaxed) {
+            let _ = asked.stream.read(&mut [0]);
+            return false;
+        }
+        asked.ok("quick")
+    });
+    let mut settings = settings(&[hung, backend(|asked| asked.ok("quick"))]);
+    settings.upstream.stall = Duration::from_millis(200);
+    settings.limits.half_closed = Duration::ZERO;
+    let lab = Lab::start(settings);
+    (0..200).for_each(|_| assert!(lab.get("/page").ends_with("quick")));
+    is_hung.store(true, Relaxed);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    let mut client = connect(lab.address);
+                    client.set_read_timeout(Some(Duration::from_millis(450))).expect("a socket");
+                    client
+                        .write_all(b"POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+                        .expect("it is open");
+                    let _ = client.read(&mut [0; 512]);
+                }
+            });
+        }
+        wait_until("the ejection", || {
+            lab.rows("edge_backend", 1).iter().any(|row| row["state"] == "stalled")
+        });
+        is_over.store(true, Relaxed);
+    });
+}
+
 /// An edge in front of a backend, and one in front of that edge over HTTP/2.
 fn edges_by_h2(app: SocketAddr) -> (Lab, Lab) {
     let mut inner = settings(&[app]);

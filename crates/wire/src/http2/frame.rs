@@ -8,9 +8,9 @@
 //! that a frame whose head was captured ends where it ends; a head that is missing hides where the
 //! next frame begins.
 
-use crate::flow::Side;
+use weir_hpack::{FieldName, HeaderField, HeaderTable};
 
-use super::hpack::{FieldName, HeaderField, HeaderTable};
+use crate::flow::Side;
 
 /// Number of a stream; 0 is the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,8 +4,6 @@
 //! Read leniently: captures contain what peers do wrong, and lack what the tap lost.
 
 mod frame;
-mod hpack;
-mod huffman;
 mod stream;
 
 pub(crate) use frame::{

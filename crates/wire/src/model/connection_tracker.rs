@@ -33,7 +33,9 @@ pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -
         return false;
     }
     match connection.side(packet.from) {
-        Side::Client => connection.syn_count == 0 || connection.client_isn != packet.seq,
+        // One that is older than all else of its connection was only written late.
+        Side::Client if connection.syn_count == 0 => packet.ts_ns > connection.first_ts,
+        Side::Client => connection.client_isn != packet.seq,
         // Both ends send one in a simultaneous open; later, a former client listens now.
         Side::Server => {
             connection.synack_count > 0 || packet.ts_ns - connection.first_ts >= SYN_RETRY_NS
@@ -119,6 +121,12 @@ fn process_syn(
     connection.syn_count = connection.syn_count.saturating_add(1);
     if connection.syn_count == 1 {
         connection.client_isn = packet.seq;
+        if connection.half(Side::Client).packets > 0 {
+            if connection.has_tier {
+                count_syns(connection, context, 1);
+            }
+            return;
+        }
         connection.half(Side::Client).open(packet.seq);
         if context.ports.contains(&connection.server().port) {
             give_tier(connection, context);

@@ -4,6 +4,7 @@ mod copies;
 mod http2;
 mod limits;
 mod live;
+mod odd_connections;
 mod protocols;
 mod requests;
 mod taps;

@@ -60,7 +60,7 @@ const fn code_table() -> CodeTable {
 }
 
 /// Decodes a string; `None` for one that ends within a code or contains the end-of-string symbol.
-pub(super) fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (mut code, mut length) = (0_u32, 0);
     for byte in bytes {
         for shift in (0..8).rev() {
@@ -78,7 +78,7 @@ pub(super) fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 #[cfg(test)]
-pub(super) fn encode(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(bytes: &[u8]) -> Vec<u8> {
     let (mut out, mut bits, mut count) = (Vec::new(), 0_u64, 0);
     for byte in bytes {
         let length = usize::from(LENGTHS[usize::from(*byte)]);

@@ -5,33 +5,44 @@
 //! references into it give no field, and entries that are inserted from then on have their right
 //! index, since the newest comes first.
 
-use std::collections::VecDeque;
+mod huffman;
 
-use super::huffman;
+use std::collections::VecDeque;
 
 /// Fields that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FieldName {
+pub enum FieldName {
+    /// `:method`.
     Method,
+    /// `:path`.
     Path,
+    /// `:authority` or `host`.
     Authority,
+    /// `:status`.
     Status,
+    /// `content-type`.
     ContentType,
+    /// `grpc-status`.
     GrpcStatus,
+    /// `x-request-id`.
     RequestId,
+    /// `traceparent`.
     TraceParent,
+    /// Any other.
     Other,
 }
 
-/// A field of a block; other fields have no text.
-pub(crate) struct HeaderField<'a> {
-    pub(crate) name: FieldName,
-    pub(crate) value: &'a [u8],
+/// A field of a block.
+pub struct HeaderField<'a> {
+    /// Its name.
+    pub name: FieldName,
+    /// Its text; an entry of the table that is not read has none.
+    pub value: &'a [u8],
 }
 
 /// Fields that decoders remember for one direction.
 #[derive(Debug)]
-pub(crate) struct HeaderTable {
+pub struct HeaderTable {
     /// The newest first.
     entries: VecDeque<TableEntry>,
     bytes: u32,
@@ -56,19 +67,26 @@ const ENTRY_BYTES: u32 = 32;
 /// Entries of the static table.
 const STATIC_ENTRIES: u32 = 61;
 
+impl Default for HeaderTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HeaderTable {
-    pub(crate) fn new() -> Self {
+    /// A table of a connection that begins.
+    pub fn new() -> Self {
         Self { entries: VecDeque::new(), bytes: 0, bytes_max: TABLE_BYTES }
     }
 
     /// Drops what is no longer certain; from now on the size agreed upon is unknown, too.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Self { bytes_max: TABLE_BYTES_MAX, ..Self::new() };
     }
 
     /// Decodes a block, of which the end may be missing; `false` when it breaks off or is wrong, so
     /// that the table is no longer certain.
-    pub(crate) fn decode(&mut self, block: &[u8], each: &mut impl FnMut(HeaderField<'_>)) -> bool {
+    pub fn decode(&mut self, block: &[u8], each: &mut impl FnMut(HeaderField<'_>)) -> bool {
         let mut input = BlockInput(block);
         let mut scratch = FieldText::default();
         while !input.0.is_empty() {

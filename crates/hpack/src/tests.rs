@@ -1,7 +1,6 @@
 //! Blocks of RFC 7541 (appendix C), and blocks of which a part is missing.
 
-use super::super::huffman;
-use super::{FieldName, HeaderTable, TABLE_BYTES_MAX};
+use super::{FieldName, HeaderTable, TABLE_BYTES_MAX, huffman};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
