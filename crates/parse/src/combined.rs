@@ -5,11 +5,12 @@
 //! `vhost_combined`) is accepted, as are a host before the request and numbers before the referer.
 
 use weir_tables::Micros;
+use weir_values::{number, peer_address};
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, nginx_gateways, number, peer_address, text, traefik};
+use crate::{haproxy_clf, nginx_gateways, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;

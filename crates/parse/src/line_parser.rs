@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use memchr::memchr;
 use weir_tables::{LogSource, Micros, Program, Reject};
+use weir_values::{TimeReader, Zone};
 
 use crate::container_join;
 use crate::format::{Format, LineJoin};
@@ -16,9 +17,7 @@ use crate::key_budget::{DEFAULT_KEY_BUDGET, KeyBudget};
 use crate::pipeline::{Pipeline, PipelineRow, redact};
 use crate::record::{LineFault, Record, RowKind};
 use crate::redact::Redaction;
-use crate::time::TimeReader;
 use crate::utf16::ByteOrder;
-use crate::zone::Zone;
 use crate::{KeyReport, ParsedRows, text, utf16, western};
 
 /// Most bytes in which a quote is closed.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use weir_tables::LogSource;
+use weir_values::Zone;
 
 use crate::grok::{Pattern, PatternLibrary, Progress};
 use crate::key_budget::DEFAULT_KEY_BUDGET;
@@ -13,7 +14,6 @@ use crate::pipeline::{Pipeline, PipelineCase, test_file};
 use crate::problem::{ParserFile, ParserProblem};
 use crate::redact::Redaction;
 use crate::suggest::{self, Suggestion};
-use crate::zone::Zone;
 
 macro_rules! built_in {
     ($($name:literal,)+) => {

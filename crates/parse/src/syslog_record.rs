@@ -1,10 +1,12 @@
 //! The header of a syslog line, put into a record, and what the message itself has in front.
 
+use weir_values::{number, severity};
+
 use crate::detectors::is_json;
 use crate::field::Field;
 use crate::record::Record;
 use crate::syslog_header::{HeaderTime, SyslogHeader};
-use crate::{number, severity, text};
+use crate::text;
 
 /// Reads the header and returns the message; `None`, with the record unchanged, without a header.
 pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {

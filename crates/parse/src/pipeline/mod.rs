@@ -21,13 +21,12 @@ use crate::formats;
 use crate::grok::{Pattern, PatternLibrary};
 use crate::problem::{ParserFile, ParserProblem};
 use crate::record::{LineFault, RowKind};
-use crate::time::TimeForm;
 use crate::utf16::ByteOrder;
-use crate::zone::Zone;
 
 pub(crate) use step::{PipelineRow, redact};
 use step::{PipelineStep, StepAction};
 pub use test_file::PipelineCase;
+use weir_values::{TimeForm, Zone};
 
 /// A pipeline that is ready to run; shared by all streams that use it.
 #[derive(Debug)]

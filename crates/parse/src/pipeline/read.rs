@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use weir_values::{TimeForm, TimeProblem, Zone};
+
 use super::condition::Condition;
 use super::document::{self, Section, SectionKey};
 use super::step::{Conversion, PipelineStep, RouteTarget, StepAction};
@@ -10,10 +12,8 @@ use crate::formats;
 use crate::grok::PatternLibrary;
 use crate::problem::{ParserFile, ParserProblem, did_you_mean};
 use crate::redact::Redaction;
-use crate::time::TimeForm;
 use crate::utf16::ByteOrder;
 use crate::western;
-use crate::zone::Zone;
 
 const PROGRAMS: &[&str] = &["nginx", "haproxy", "apache", "syslog", "journal", "other"];
 /// Most steps of one pipeline.
@@ -90,7 +90,8 @@ fn parse_section(
     known.extend(["time", "time_zone", "encoding"]);
     section.allow(&known)?;
     if let Some(zone) = section.text("time_zone")? {
-        let zone = Zone::parse(zone).map_err(|problem| section.place("time_zone", problem))?;
+        let zone =
+            Zone::parse(zone).map_err(|problem| section.place("time_zone", problem.into()))?;
         pipeline.zone = Some(zone);
     }
     if let Some(name) = section.text("encoding")? {
@@ -101,8 +102,8 @@ fn parse_section(
         })?;
     }
     let times = section.texts("time")?.into_iter().map(TimeForm::parse);
-    let times: Result<Vec<TimeForm>, ParserProblem> = times.collect();
-    pipeline.times = times.map_err(|problem| section.place("time", problem))?.into();
+    let times: Result<Vec<TimeForm>, TimeProblem> = times.collect();
+    pipeline.times = times.map_err(|problem| section.place("time", problem.into()))?.into();
     let name = section.text("format")?;
     if let Some(name) = name {
         let format = formats::configured(name, library, &section)?.ok_or_else(|| {
