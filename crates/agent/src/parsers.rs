@@ -11,8 +11,8 @@ use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 
 /// First lines that name values are read up to here.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
-/// Bytes that show the encoding of a file.
-const HEAD_BYTES: u64 = 64;
+/// Bytes that show the encoding of a file, and the first lines of its format.
+const HEAD_BYTES: u64 = 4 << 10;
 
 /// Everything that `[parsers]` says.
 pub fn load(values: &Values) -> Result<Parsers, Failure> {

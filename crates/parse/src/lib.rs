@@ -15,6 +15,7 @@ mod audit;
 mod auto;
 mod bare_access;
 mod caddy;
+mod cef;
 mod combined;
 mod console_json;
 mod contained;
@@ -57,6 +58,7 @@ mod problem;
 mod record;
 mod redact;
 mod request_line;
+mod routeros;
 mod rows;
 mod ruby_logger;
 mod separated;
@@ -71,7 +73,9 @@ mod tomcat_json;
 mod traefik;
 mod upstream_list;
 mod utf16;
+mod w3c;
 mod western;
+mod windows_event;
 mod zerolog;
 
 #[cfg(test)]

@@ -279,7 +279,9 @@ fn tag(text: &str) -> Option<TagParts<'_>> {
         && tag.bytes().all(|byte| byte.is_ascii_graphic() && !b"=\"{<".contains(&byte))
         // A balancer's client with its port.
         && !(program.contains('.') && peer_address::is_address(program))
-        && !program.contains('[');
+        && !program.contains('[')
+        // The first word of an event, and not of its sender.
+        && !matches!(program, "CEF" | "LEEF");
     let message = message.strip_prefix(' ').unwrap_or(message);
     fits.then_some(TagParts { program, process, message })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use regex::bytes::RegexBuilder;
 use weir_values::{TimeForm, TimeProblem, Zone};
 
 use super::condition::Condition;
@@ -16,6 +17,8 @@ use crate::utf16::ByteOrder;
 use crate::western;
 
 const PROGRAMS: &[&str] = &["nginx", "haproxy", "apache", "syslog", "journal", "other"];
+/// Most memory of a pattern of first lines.
+const MAX_LINE_PATTERN_BYTES: usize = 1 << 18;
 /// Most steps of one pipeline.
 const MAX_STEPS: usize = 200;
 
@@ -59,7 +62,7 @@ pub(super) fn pipeline(
 }
 
 fn matches(section: Section<'_>) -> Result<LogMatcher, ParserProblem> {
-    section.allow(&["path", "program"])?;
+    section.allow(&["path", "program", "line"])?;
     let programs = section.texts("program")?;
     if let Some(other) = programs.iter().find(|name| !PROGRAMS.contains(name)) {
         let hint = did_you_mean(other, PROGRAMS.iter().copied(), &PROGRAMS.join(", "));
@@ -69,7 +72,15 @@ fn matches(section: Section<'_>) -> Result<LogMatcher, ParserProblem> {
             hint,
         ));
     }
-    Ok(LogMatcher { paths: owned(section.texts("path")?), programs: owned(programs) })
+    let lines = section.texts("line")?.into_iter().map(|line| {
+        let pattern = RegexBuilder::new(line).size_limit(MAX_LINE_PATTERN_BYTES).build();
+        pattern.map_err(|_| {
+            let message = format!("`{line}` is not a regular expression of usual size");
+            section.problem("line", message, "it is searched in the first line of a log")
+        })
+    });
+    let lines = lines.collect::<Result<_, _>>()?;
+    Ok(LogMatcher { paths: owned(section.texts("path")?), programs: owned(programs), lines })
 }
 
 fn owned(texts: Vec<&str>) -> Vec<String> {
