@@ -142,8 +142,8 @@ fn day(reading: ClockReading, used: usize) -> TimeMatch {
     is_day.then_some((reading, used))
 }
 
-/// `2026-11-20T12:00:00.123456+00:00`, also with space, comma or slashes, and without fraction or
-/// zone.
+/// `2026-11-20T12:00:00.123456+00:00`, also with space, colon, comma or slashes, and without
+/// fraction or zone.
 pub fn iso(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
     let year = cursor.digits(4)?;
@@ -151,7 +151,7 @@ pub fn iso(bytes: &[u8]) -> TimeMatch {
     let month = cursor.digits(2)?;
     cursor.skip(dash)?;
     let day_of_month = cursor.digits(2)?;
-    cursor.skip_any(b"Tt ")?;
+    cursor.skip_any(b"Tt :")?;
     let second_of_day = cursor.clock()?;
     let micros = cursor.fraction();
     let end = cursor.at;
