@@ -11,8 +11,8 @@ use weir_process::failure::{EXIT_CONFIG, Failure, read_failure};
 
 /// First lines that name values are read up to here.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
-/// Bytes that show the encoding of a file.
-const HEAD_BYTES: u64 = 64;
+/// Bytes that show the encoding of a file, and the first lines of its format.
+const HEAD_BYTES: u64 = 4 << 10;
 
 /// Everything that `[parsers]` says.
 pub fn load(values: &Values) -> Result<Parsers, Failure> {
@@ -26,7 +26,9 @@ pub fn load(values: &Values) -> Result<Parsers, Failure> {
         .map_err(|problem| of_key("parsers.redact", &problem))?;
     let zone = match keys.time_zone.as_str() {
         "local" => local_zone(&values.collect.root),
-        name => Zone::parse(name).map_err(|problem| of_key("parsers.time_zone", &problem))?,
+        name => {
+            Zone::parse(name).map_err(|problem| of_key("parsers.time_zone", &problem.into()))?
+        }
     };
     let distinct_keys = usize::try_from(keys.distinct_keys).unwrap_or(usize::MAX);
     Ok(parsers.with_zone(zone).with_redaction(redaction).with_key_budget(distinct_keys))

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_parse::plugin::CheckState;
+use weir_plugin::CheckState;
 
 use crate::batch_builder::{BatchBuilder, ItemVerdict, too_many};
 use crate::passive::{

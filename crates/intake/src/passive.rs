@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use weir_parse::plugin::{CheckState, PluginResult};
+use weir_plugin::{CheckState, PluginResult};
 use weir_tables::{CheckResult, Micros};
 
 use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};

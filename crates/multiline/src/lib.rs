@@ -84,9 +84,17 @@ impl Multiline {
     }
 
     /// The rule for a log that begins with `head`, if a container runtime writes it,
-    /// `journalctl -o export` or `-o verbose`, or `varnishlog`.
+    /// `journalctl -o export` or `-o verbose`, or `varnishlog`, or events of Windows in XML.
     pub fn of_head(head: &[u8]) -> Option<Self> {
+        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let has = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
+        // The rest of a long line may be missing: then each event is a line.
+        if line.starts_with(b"<Event") && line.len() < head.len() && !has(line, b"</Event>")
+            || line.starts_with(b"<?xml") && has(head, b"<Event")
+        {
+            return Self::with_start(r"^\s*<Event[ >]").ok();
+        }
         if line.starts_with(b"__CURSOR=") {
             return Self::with_start("^__CURSOR=").ok();
         }
@@ -578,6 +586,22 @@ mod tests {
         let head = "Fri 2026-11-27 20:50:00.123456 UTC [s=1;i=2]\n";
         let text = format!("{head}    MESSAGE=x\n            y\n===\n{head}    MESSAGE=z\n");
         check(&Multiline::of_head(text.as_bytes()).unwrap(), &text);
+    }
+
+    /// elastic/beats#688: the form of the Event Viewer, which ends at the next event.
+    #[test]
+    fn events_of_windows_are_events_if_they_have_several_lines() {
+        let viewer = "<Event xmlns=\"http://a\">\n  <System>\n  </System>\n</Event>\n";
+        let rule = |head: String| Multiline::of_head(head.as_bytes());
+        let text = format!("{viewer}{viewer}");
+        let ends = rule(text.clone()).expect("an event of several lines").ends(text.as_bytes());
+        assert_eq!(ends, [viewer.len(), text.len()]);
+        let exported = format!("\u{feff}<?xml version=\"1.0\"?>\n<Events>\n{viewer}");
+        assert!(rule(exported).is_some());
+        let line = "<Event xmlns='http://a'><System></System></Event>\n";
+        assert!(rule(format!("{line}{line}")).is_none());
+        assert!(rule(line[..20].to_owned()).is_none());
+        assert!(rule("<?xml version=\"1.0\"?>\n<log>\n".to_owned()).is_none());
     }
 
     #[test]

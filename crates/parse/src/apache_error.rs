@@ -6,10 +6,12 @@
 //! Apache escapes line ends and quotes, so a visitor cannot forge a line. PHP as a module writes
 //! its messages with Apache's header; before 7.1 it had one level for all of them.
 
+use weir_values::{number, severity};
+
 use crate::format::{LineFormat, NamedFormat};
 use crate::log_text;
+use crate::passenger;
 use crate::record::{Record, RowKind};
-use crate::{number, passenger, severity};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "apache_error",

@@ -3,9 +3,10 @@
 //! A form has no fraction of a second, so it is written as two or three directives side by side:
 //! `%{%Y-%m-%d %T}t.%{msec_frac}t %{%z}t`. They are read as one time.
 
+use weir_values::TimeForm;
+
 use crate::field::Field;
 use crate::template::TemplatePart;
-use crate::time::TimeForm;
 
 /// Characters between two directives of one time.
 const BETWEEN: [char; 8] = [' ', '.', ',', ':', 'T', '-', '/', '_'];

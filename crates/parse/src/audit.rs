@@ -12,8 +12,9 @@
 //! audit: type=1400 audit(1795176000.123:458): apparmor="DENIED" pid=7 comm="nginx"
 //! ```
 
+use weir_values::number;
+
 use crate::field::Field;
-use crate::number;
 use crate::record::Record;
 use crate::text;
 

@@ -15,10 +15,12 @@
 //!
 //! Most of these lines have no time, so their rows have the time of reading.
 
+use weir_values::{number, peer_address, severity};
+
 use crate::combined;
 use crate::field::Field;
 use crate::record::Record;
-use crate::{number, peer_address, severity, text};
+use crate::text;
 
 /// Methods that Node's `morgan` writes without quotes, where prose could have the same words.
 const METHODS: [&str; 9] =

@@ -5,11 +5,12 @@
 //! `vhost_combined`) is accepted, as are a host before the request and numbers before the referer.
 
 use weir_tables::Micros;
+use weir_values::{number, peer_address};
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, nginx_gateways, number, peer_address, text, traefik};
+use crate::{haproxy_clf, nginx_gateways, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
@@ -102,7 +103,10 @@ fn words_before_request(text: &str) -> (&str, &str) {
     let head = &text.as_bytes()[..text.len().min(MAX_WORDS_BYTES)];
     let words = memchr::memchr(b'"', head).and_then(|at| text[..at].strip_suffix(' '));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_[], ".contains(&byte);
-    match words.filter(|words| words.bytes().all(is_plain)) {
+    // Apache's `%T/%D`.
+    let is_duration = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
+    let is_word = |word: &str| word.bytes().all(is_plain) || is_duration(word);
+    match words.filter(|words| words.split(' ').all(is_word)) {
         Some(words) => (words, &text[words.len() + 1..]),
         None => ("", text),
     }
@@ -168,14 +172,18 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let (logger, head) = behind_logger(head);
     record.attr(["logger_prefix", logger]);
     let (first, behind) = text::word(head);
-    let second = text::word(behind).0;
+    let (second, third) = text::word(behind);
+    let is_name =
+        |word: &str| word.contains('.') && !word.ends_with(',') && !peer_address::is_address(word);
     let has_port = first.rsplit_once(':').is_some_and(|(_, port)| number::integer(port).is_some());
-    // Without a port: Apache's `%v %h %l %u`.
+    // Without a port: Apache's `%v %h %l %u`, with the client's address or its name. With three words,
+    // lighttpd's `%h %V %u` has the host second.
     let has_vhost = second != "-"
         && behind.contains(' ')
         && (has_port
             || !peer_address::is_address(first.trim_end_matches(','))
-                && peer_address::is_address(second));
+                && peer_address::is_address(second)
+            || is_name(first) && is_name(second) && third.starts_with("- "));
     let rest = if has_vhost { behind } else { head };
     if has_vhost {
         record.put(["vhost", first], Field::Host);
@@ -191,7 +199,8 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let is_host = logname.contains('.') && !logname.contains('@');
     let field = if is_host { Field::Host } else { Field::Attr };
     if !logname.is_empty() {
-        record.put(["remote_logname", logname], field);
+        let host = logname.split_once("://").filter(|_| is_host).map(|(_, host)| host);
+        record.put(["remote_logname", host.unwrap_or(logname)], field);
     }
     record.attr(["remote_user", text::unescape(user, record.arena)]);
 }
@@ -240,7 +249,7 @@ impl<'a> TailValues<'a> {
 fn leading_numbers(text: &str) -> (&str, &str) {
     let at =
         if text.starts_with(|mark: char| mark.is_ascii_digit()) { text.find(" \"") } else { None };
-    let Some((numbers, rest)) = at.map(|at| (&text[..at], &text[at + 1..])) else {
+    let Some((numbers, rest)) = at.map(|at| (text[..at].trim_end(), &text[at + 1..])) else {
         return ("", text);
     };
     let is_all = numbers.split(' ').all(|word| word == "-" || number::float(word).is_some());

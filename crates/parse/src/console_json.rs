@@ -4,9 +4,10 @@
 //! Source: zap's `zapcore.NewConsoleEncoder`. The surprising thing: logger and place are both
 //! optional; a place is a file with the number of a line.
 
+use weir_values::severity;
+
 use crate::detectors::is_json;
 use crate::record::Record;
-use crate::severity;
 
 /// Most parts before the object: time, level, logger, place, message.
 const MAX_PARTS: usize = 5;

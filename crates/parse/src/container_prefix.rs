@@ -6,9 +6,10 @@
 //! every logger's line, so only a number at the end of the name, or a known line behind the prefix,
 //! makes it one.
 
+use weir_values::severity;
+
 use crate::detectors::is_json;
 use crate::record::{Envelope, Record};
-use crate::severity;
 
 /// Longest name of a container, with the blanks behind it.
 const MAX_NAME_BYTES: usize = 80;

@@ -2,8 +2,8 @@
 
 use crate::record::{LineFault, Record, RowKind};
 use crate::{
-    apache_error, audit, bare_access, combined, envoy, haproxy, klog, known_templates, logfmt,
-    nginx_error, passenger, squid, zerolog,
+    apache_error, audit, bare_access, cef, combined, envoy, haproxy, klog, known_templates, logfmt,
+    nginx_error, passenger, routeros, squid, windows_event, zerolog,
 };
 
 /// Reads a line if it is in a format; `None` if it is not.
@@ -12,6 +12,9 @@ type DetectLine = for<'a> fn(&'a str, &mut Record<'a>) -> Option<Result<RowKind,
 /// Formats that are detected, in this order.
 const DETECTORS: &[(&str, DetectLine)] = &[
     ("combined", combined::detect),
+    ("cef", |line, record| cef::parse(line, record).map(Ok)),
+    ("windows_event", |line, record| windows_event::parse(line, record).map(|()| Ok(RowKind::Log))),
+    ("routeros", |line, record| routeros::parse(line, record).map(|()| Ok(RowKind::Log))),
     ("nginx_template", |line, record| {
         known_templates::parse(line, record).map(|()| Ok(RowKind::Request))
     }),

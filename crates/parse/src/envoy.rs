@@ -10,9 +10,10 @@
 //!
 //! Envoy escapes nothing in its text: a line whose values do not end where they must is left.
 
+use weir_values::{number, peer_address};
+
 use crate::field::{self, Field};
 use crate::record::{Record, RowKind};
-use crate::{number, peer_address};
 
 /// Values behind the request, the status and the flags: three numbers, the time of the upstream,
 /// five texts.

@@ -47,6 +47,9 @@ pub(crate) trait Format: Send {
 
     /// Sets the first line of the file, which names the values.
     fn set_header(&mut self, _line: &str) {}
+
+    /// Sets the first lines of a file of which a later part is read; the last may be cut off.
+    fn set_head(&mut self, _head: &[u8]) {}
 }
 
 /// Which lines of a format belong together.

@@ -11,7 +11,7 @@ use crate::pipeline::document::Section;
 use crate::problem::ParserProblem;
 use crate::{
     apache_error, apache_template, auto, combined, grok, haproxy, journal, json_lines, key_value,
-    log_text, nginx_error, nginx_template, separated, syslog,
+    log_text, nginx_error, nginx_template, separated, syslog, w3c,
 };
 
 /// Formats without settings, in the order of docs/parsers.md.
@@ -32,7 +32,7 @@ pub(crate) const CONFIGURED: &[&ConfiguredFormat] = &[
     &ConfiguredFormat { name: "regex", keys: grok::KEYS, read: grok::read_regex },
     &ConfiguredFormat { name: "csv", keys: separated::KEYS, read: separated::read_csv },
     &ConfiguredFormat { name: "tsv", keys: separated::KEYS, read: separated::read_tsv },
-    &ConfiguredFormat { name: "w3c", keys: separated::KEYS, read: separated::read_w3c },
+    &ConfiguredFormat { name: "w3c", keys: &[], read: w3c::read_w3c },
     &ConfiguredFormat { name: "key_value", keys: key_value::KEYS, read: key_value::read },
 ];
 

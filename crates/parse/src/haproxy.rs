@@ -17,13 +17,12 @@
 //! reached"; a file also holds other messages of HAProxy, which are rows of `log`.
 
 use weir_tables::Micros;
+use weir_values::{number, severity};
 
 use crate::field::Field;
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{Envelope, LineFault, Record, RowKind};
-use crate::{
-    combined, haproxy_parts, log_text, number, request_line, severity, syslog_record, text,
-};
+use crate::{combined, haproxy_parts, log_text, request_line, syslog_record, text};
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "haproxy_http",

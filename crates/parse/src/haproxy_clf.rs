@@ -3,10 +3,10 @@
 //! bq "cookie" "cookie" "headers" "headers"`.
 
 use weir_tables::Micros;
+use weir_values::number;
 
 use crate::field::Field;
 use crate::haproxy_parts;
-use crate::number;
 use crate::record::Record;
 use crate::traefik;
 

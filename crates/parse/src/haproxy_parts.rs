@@ -1,7 +1,8 @@
 //! Parts of HAProxy's records that its formats have in common: names, timers and counters.
 
+use weir_values::number;
+
 use crate::field::Field;
-use crate::number;
 use crate::record::Record;
 
 /// A `~` after the frontend's name marks a TLS connection.

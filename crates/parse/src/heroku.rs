@@ -3,8 +3,9 @@
 //!
 //! `service` is the time between the connection to the application and the last byte.
 
+use weir_values::number;
+
 use crate::field::{self, Field};
-use crate::number;
 use crate::record::Record;
 
 /// Whether a line of pairs with these meanings is the router's.

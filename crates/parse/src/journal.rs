@@ -5,12 +5,14 @@
 //! a text may look like one, so the line is searched for how the field is written. Internal ids of the journal (cursor,
 //! boot, machine, sequence numbers) are dropped: they differ on every row and are of no use.
 
+use weir_values::{number, severity};
+
 use crate::contained::ContainedFormat;
 use crate::field::Field;
 use crate::format::{Format, JSON_ESCAPE};
 use crate::json_lines::JsonLines;
 use crate::record::{Envelope, LineFault, Record, RowKind};
-use crate::{number, severity, text};
+use crate::text;
 
 /// Internal keys of the journal.
 const OWN_KEYS: [&str; 8] = [

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use weir_values::severity;
+
 use crate::caddy;
 use crate::envoy;
 use crate::field::{self, Field};
@@ -13,7 +15,6 @@ use crate::json::{JsonScanner, JsonValue, MAX_DEPTH};
 use crate::json_access;
 use crate::pino_http;
 use crate::record::{LineFault, Record, RowKind};
-use crate::severity;
 use crate::tomcat_json;
 
 /// Longest prefix of a nested key that is kept: a long key would be copied into each of its

@@ -3,10 +3,11 @@
 //! Only a message in a detected format is taken for such a line. Then the shipper's own keys say
 //! nothing of it, except its time, severity and program, and are attributes.
 
+use weir_values::severity;
+
 use crate::contained::ContainedFormat;
 use crate::field::Field;
 use crate::record::{Envelope, Record, RowKind, TextList};
-use crate::severity;
 
 /// Keys of the line, in this order.
 const KEYS: [&str; 4] = ["message", "MESSAGE", "log", "msg"];

@@ -1,7 +1,8 @@
 //! Lines of klog and glog (Kubernetes, many Go and C++ services): `I1120 12:00:00.123456    12
 //! file.go:34] message`.
 
-use crate::number;
+use weir_values::number;
+
 use crate::record::Record;
 
 /// Reads a line; `None`, with the record unchanged, if it is not in this format.

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use memchr::memchr;
-use weir_tables::{LogSource, Micros, Program, Reject};
+use weir_tables::{LogFormat, LogSource, Micros, Program, Reject};
+use weir_values::{TimeReader, Zone};
 
 use crate::container_join;
 use crate::format::{Format, LineJoin};
@@ -16,13 +17,13 @@ use crate::key_budget::{DEFAULT_KEY_BUDGET, KeyBudget};
 use crate::pipeline::{Pipeline, PipelineRow, redact};
 use crate::record::{LineFault, Record, RowKind};
 use crate::redact::Redaction;
-use crate::time::TimeReader;
 use crate::utf16::ByteOrder;
-use crate::zone::Zone;
 use crate::{KeyReport, ParsedRows, text, utf16, western};
 
 /// Most bytes in which a quote is closed.
 const MAX_QUOTED_BYTES: usize = 256 << 10;
+/// Lines of comment in front of a log's first line, and that line.
+const MAX_FIRST_LINES: usize = 10;
 /// The mark of UTF-8 at the start of a file.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Longest line; longer ones are rejected.
@@ -58,6 +59,8 @@ pub struct LineParser {
     program: Option<&'static str>,
     format: Box<dyn Format>,
     pipeline: Option<Arc<Pipeline>>,
+    /// Pipelines of which one may have the log's first line; empty once that was read.
+    candidates: Arc<[Arc<Pipeline>]>,
     zone: Zone,
     redaction: Redaction,
     keys: KeyBudget,
@@ -87,6 +90,7 @@ impl LineParser {
             program,
             format: formats::new(&source.format),
             pipeline: None,
+            candidates: Arc::default(),
             zone: Zone::default(),
             redaction: Redaction::default(),
             keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
@@ -112,10 +116,12 @@ impl LineParser {
         self.written = written;
     }
 
-    /// Sets the first bytes of the file, which show its encoding, for a reader that starts behind
-    /// them. [`LineParser::parse`] reads them where it starts at offset 0.
+    /// Sets the first bytes of the file, which show its encoding and its format, for a reader that
+    /// starts behind them. [`LineParser::parse`] reads them where it starts at offset 0.
     pub fn set_head(&mut self, head: &[u8]) {
         self.order = self.order.or_else(|| utf16::order_of_file(head));
+        self.choose_pipeline(head);
+        self.format.set_head(head);
     }
 
     /// Reads times without a zone as in `zone`.
@@ -128,13 +134,48 @@ impl LineParser {
     /// Applies a pipeline; its zone overrides [`LineParser::with_zone`].
     #[must_use]
     pub fn with_pipeline(mut self, pipeline: Arc<Pipeline>, source: &LogSource) -> Self {
-        self.format = pipeline.format(&source.format);
+        self.apply_pipeline(pipeline, &source.format);
+        self
+    }
+
+    /// Applies the one of `candidates` whose `[match]` has the first line of the log, once that is
+    /// known.
+    #[must_use]
+    pub(crate) fn with_candidates(mut self, candidates: Arc<[Arc<Pipeline>]>) -> Self {
+        self.candidates = candidates;
+        self
+    }
+
+    fn apply_pipeline(&mut self, pipeline: Arc<Pipeline>, found: &LogFormat) {
+        self.format = pipeline.format(found);
         if let Some(zone) = pipeline.zone() {
             self.zone = zone.clone();
         }
-        self.order = pipeline.byte_order();
+        self.order = pipeline.byte_order().or(self.order);
         self.pipeline = Some(pipeline);
-        self
+    }
+
+    /// Looks at the first line once, and at comments before it, so that those behind it cost nothing.
+    fn choose_pipeline(&mut self, bytes: &[u8]) {
+        if self.candidates.is_empty() {
+            return;
+        }
+        let bytes = bytes.strip_prefix(UTF8_MARK).unwrap_or(bytes);
+        let lines = bytes.split(|byte| *byte == b'\n').map(trim_end);
+        let mut lines = lines.filter(|line| !line.is_empty()).take(MAX_FIRST_LINES).peekable();
+        let mut first = Vec::new();
+        while lines.peek().is_some_and(|line| line.starts_with(b"#")) {
+            first.extend(lines.next());
+        }
+        first.extend(lines.next());
+        if first.is_empty() {
+            return;
+        }
+        let candidates = std::mem::take(&mut self.candidates);
+        let has_any = |pipeline: &&Arc<Pipeline>| first.iter().any(|line| pipeline.has_line(line));
+        if let Some(pipeline) = candidates.iter().find(has_any) {
+            self.apply_pipeline(Arc::clone(pipeline), &LogFormat::Auto);
+        }
     }
 
     /// Redacts every row and every reject.
@@ -183,6 +224,7 @@ impl LineParser {
     /// `bytes` are whole lines, each ending in `\n`; the last one may lack it at the final end of a
     /// file. `offset` is the stream offset of `bytes[0]`, `observed` the time of reading.
     pub fn parse(&mut self, bytes: &[u8], offset: u64, observed: Micros, out: &mut ParsedRows) {
+        self.choose_pipeline(bytes);
         if self.format.looks_ahead() {
             let lines = bytes.split(|byte| *byte == b'\n').map(trim_end);
             let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
@@ -209,6 +251,7 @@ impl LineParser {
         observed: Micros,
         out: &mut ParsedRows,
     ) {
+        self.choose_pipeline(bytes);
         let cut = ChunkBytes { bytes, offset, ends: Some(ends) };
         let mut ends = ends.iter().copied();
         self.parse_cut(cut, observed, out, |at| {

@@ -2,10 +2,11 @@
 //! read.
 
 use weir_tables::Micros;
+use weir_values::{peer_address, severity};
 
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{Record, RowKind};
-use crate::{peer_address, severity, text};
+use crate::text;
 
 /// Leading words that are checked for a severity.
 const FRONT_WORDS: usize = 3;

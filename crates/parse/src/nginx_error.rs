@@ -11,11 +11,12 @@
 //! Passenger writes its lines, without nginx's header, into the same file.
 
 use weir_tables::{message_template, unfinished_template};
+use weir_values::{number, severity};
 
 use crate::format::{Format, NamedFormat};
 use crate::log_text;
+use crate::passenger;
 use crate::record::{LineFault, Record, RowKind};
-use crate::{number, passenger, severity};
 
 /// Names that nginx appends to a message, in this order (ngx_http_log_error_handler,
 /// ngx_stream_log_error, ngx_mail_log_error). Some are written without quotes.

@@ -10,8 +10,9 @@
 //!
 //! Lists are separated by commas, and by colons where a request was redirected within nginx.
 
+use weir_values::number;
+
 use crate::field::Field;
-use crate::number;
 use crate::record::Record;
 use crate::text;
 

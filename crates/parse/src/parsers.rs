@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use weir_tables::LogSource;
+use weir_tables::{LogFormat, LogSource};
+use weir_values::Zone;
 
 use crate::grok::{Pattern, PatternLibrary, Progress};
 use crate::key_budget::DEFAULT_KEY_BUDGET;
@@ -13,7 +14,6 @@ use crate::pipeline::{Pipeline, PipelineCase, test_file};
 use crate::problem::{ParserFile, ParserProblem};
 use crate::redact::Redaction;
 use crate::suggest::{self, Suggestion};
-use crate::zone::Zone;
 
 macro_rules! built_in {
     ($($name:literal,)+) => {
@@ -30,6 +30,7 @@ built_in! {
     "auth",
     "aws_alb",
     "aws_cloudfront",
+    "aws_elb",
     "aws_nlb",
     "caddy",
     "envoy",
@@ -83,6 +84,8 @@ pub struct Parsers {
     library: Arc<PatternLibrary>,
     /// The user's first; the first that applies to a log is used.
     pipelines: Vec<Arc<Pipeline>>,
+    /// Those that are chosen by the first line of a log.
+    by_first_line: Arc<[Arc<Pipeline>]>,
     zone: Zone,
     redaction: Redaction,
     key_budget: usize,
@@ -118,7 +121,9 @@ impl Parsers {
                 pipelines.push(Arc::new(pipeline));
             }
         }
+        let by_first_line = pipelines.iter().filter(|pipeline| pipeline.has_lines()).cloned();
         let parsers = Self {
+            by_first_line: by_first_line.collect(),
             library: Arc::new(library),
             pipelines,
             zone: Zone::default(),
@@ -179,7 +184,8 @@ impl Parsers {
         self.line_parser_with(self.find(source, stream.path), source, stream)
     }
 
-    /// The parser for one stream with a given pipeline.
+    /// The parser for one stream with a given pipeline. Without one, a log of unknown format is read
+    /// with the pipeline that has its first line.
     pub fn line_parser_with(
         &self,
         pipeline: Option<&Arc<Pipeline>>,
@@ -192,6 +198,9 @@ impl Parsers {
             .with_key_budget(self.key_budget);
         match pipeline {
             Some(pipeline) => parser.with_pipeline(Arc::clone(pipeline), source),
+            None if source.format == LogFormat::Auto => {
+                parser.with_candidates(Arc::clone(&self.by_first_line))
+            }
             None => parser,
         }
     }

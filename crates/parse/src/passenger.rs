@@ -7,8 +7,9 @@
 //! A visitor can forge such lines in nginx's error log, but not the end of nginx's message, which
 //! names the client. So no line that names a client is taken for Passenger's.
 
+use weir_values::number;
+
 use crate::log_text;
-use crate::number;
 use crate::record::Record;
 
 const PROGRAM: &str = "passenger";

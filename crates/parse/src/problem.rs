@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use weir_values::TimeProblem;
+
 /// A file of the user: a pipeline, patterns or tests.
 #[derive(Clone, Copy, Debug)]
 pub struct ParserFile<'a> {
@@ -35,6 +37,12 @@ impl ParserProblem {
         origin.clone_into(&mut self.origin);
         self.line = line;
         self
+    }
+}
+
+impl From<TimeProblem> for ParserProblem {
+    fn from(problem: TimeProblem) -> Self {
+        Self::new(problem.message, problem.hint)
     }
 }
 

@@ -5,10 +5,10 @@
 
 use bumpalo::Bump;
 use weir_tables::{Log, Request};
+use weir_values::TimeReader;
 
 use crate::field::Field;
 use crate::key_budget::KeyBudget;
-use crate::time::TimeReader;
 
 mod access;
 mod attrs;

@@ -2,9 +2,9 @@
 //!
 //! Source: Ruby's `Logger::Formatter`. Rails adds tags in brackets behind it.
 
-use crate::number;
+use weir_values::{number, severity};
+
 use crate::record::{Envelope, Record};
-use crate::severity;
 
 /// The message, with what is before it; `None` if a line does not begin so.
 pub(crate) fn split<'a>(line: &'a str, record: &mut Record<'a>) -> Option<Envelope<'a>> {

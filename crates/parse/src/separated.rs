@@ -1,15 +1,13 @@
-//! Delimited values: CSV (RFC 4180), TSV and W3C, with columns named by the user or the first line.
+//! Delimited values: CSV (RFC 4180) and TSV, with columns named by the user or the first line.
 //!
-//! A quoted value may have line ends. The header is a line too, and is kept as a `log` row. W3C
-//! extended logs are separated by spaces, with comment lines of which `#Fields:` names the values
-//! (<https://www.w3.org/TR/WD-logfile.html>).
+//! A quoted value may have line ends. The header is a line too, and is kept as a `log` row.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bumpalo::Bump;
 
-use crate::field::{self, Field};
+use crate::field;
 use crate::format::{Format, FormatSpec, LineJoin};
 use crate::grok::PatternLibrary;
 use crate::pipeline::document::Section;
@@ -26,17 +24,11 @@ struct SeparatedSpec {
     /// Whether values may be quoted with `"`, doubled inside. Else `\t`, `\n` and `\\` are escapes,
     /// as in TSV files.
     is_quoted: bool,
-    /// Whether lines with `#` are comments, and date and time are two values.
-    is_w3c: bool,
     /// Names of the values; empty if the first line names them.
     columns: Vec<String>,
     /// How many of the last columns a line may lack: older versions of its program have fewer.
     optional_count: usize,
 }
-
-/// Default columns of IIS.
-const W3C_COLUMNS: &str = "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) \
-     cs(Referer) sc-status sc-substatus sc-win32-status time-taken";
 
 /// Keys in `[parse]`.
 pub(crate) const KEYS: &[&str] = &["columns", "delimiter", "optional_columns"];
@@ -53,21 +45,6 @@ pub(crate) fn read_tsv(
     section: &Section<'_>,
 ) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
     Ok(Arc::new(SeparatedSpec::read(section, true)?))
-}
-
-/// W3C extended logs.
-pub(crate) fn read_w3c(
-    _library: &PatternLibrary,
-    _section: &Section<'_>,
-) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
-    let columns = W3C_COLUMNS.split_whitespace().map(str::to_owned).collect();
-    Ok(Arc::new(SeparatedSpec {
-        delimiter: b' ',
-        is_quoted: false,
-        is_w3c: true,
-        columns,
-        optional_count: 0,
-    }))
 }
 
 impl SeparatedSpec {
@@ -94,13 +71,7 @@ impl SeparatedSpec {
             let message = format!("the column `{twice}` is listed twice");
             return Err(section.problem("columns", message, ""));
         }
-        Ok(Self {
-            delimiter: *delimiter,
-            is_quoted: !is_tsv,
-            is_w3c: false,
-            columns,
-            optional_count,
-        })
+        Ok(Self { delimiter: *delimiter, is_quoted: !is_tsv, columns, optional_count })
     }
 }
 
@@ -132,18 +103,8 @@ impl Format for SeparatedReader {
             return Ok(RowKind::Log);
         };
         let names = record.names;
-        if self.spec.is_w3c {
-            let [date, clock] = ["date", "time"].map(|name| names.iter().position(|n| *n == name));
-            if let (Some(date), Some(clock)) = (date, clock) {
-                let moment = format!("{} {}", values[date], values[clock]);
-                record.put(["timestamp", record.arena.alloc_str(&moment)], Field::Time);
-            }
-        }
         for (name, value) in names.iter().zip(values) {
-            if !(self.spec.is_w3c && matches!(*name, "date" | "time")) {
-                let value = if self.spec.is_w3c { w3c_value(name, value, record) } else { value };
-                record.put([name, value], field::of_capture(name));
-            }
+            record.put([name, value], field::of_capture(name));
         }
         Ok(record.guess_kind())
     }
@@ -172,13 +133,6 @@ impl SeparatedReader {
         line: &'a str,
         record: &mut Record<'a>,
     ) -> Result<Option<Vec<&'a str>>, LineFault> {
-        if self.spec.is_w3c && line.starts_with('#') {
-            if let Some(names) = line.strip_prefix("#Fields:") {
-                self.columns = names.split_whitespace().map(str::to_owned).collect();
-                record.names = self.names(record.arena);
-            }
-            return Ok(None);
-        }
         let values = self.split(line, record.arena)?;
         if self.columns.is_empty() && self.spec.columns.is_empty() {
             self.set_header(line);
@@ -208,10 +162,6 @@ impl SeparatedReader {
                 Some(quoted) if self.spec.is_quoted => {
                     self.quoted(quoted, line.len() - quoted.len(), arena)?
                 }
-                // Quotes are an extension of W3C's logs; a value may also begin with one.
-                Some(quoted) if self.spec.is_w3c => self
-                    .quoted(quoted, line.len() - quoted.len(), arena)
-                    .unwrap_or_else(|_| self.plain(rest, arena)),
                 _ => self.plain(rest, arena),
             };
             if values.len() == MAX_VALUES {
@@ -229,8 +179,7 @@ impl SeparatedReader {
     fn plain<'a>(&self, rest: &'a str, arena: &'a Bump) -> (&'a str, Option<&'a str>) {
         let end = memchr::memchr(self.spec.delimiter, rest.as_bytes());
         let value = end.map_or(rest, |end| &rest[..end]);
-        let is_escaped = !self.spec.is_quoted && !self.spec.is_w3c;
-        let value = if is_escaped { unescaped(value, arena) } else { value };
+        let value = if self.spec.is_quoted { value } else { unescaped(value, arena) };
         (value, end.map(|end| &rest[end + 1..]))
     }
 
@@ -262,14 +211,6 @@ impl SeparatedReader {
         let value = if is_doubled { arena.alloc_str(&value.replace("\"\"", "\"")) } else { value };
         Ok((value, quoted.get(at + 1..).filter(|_| at < bytes.len())))
     }
-}
-
-/// IIS writes `+` for each blank of a user agent.
-fn w3c_value<'a>(name: &str, value: &'a str, record: &Record<'a>) -> &'a str {
-    if name == "cs(User-Agent)" && value.contains('+') && !value.contains(' ') {
-        return record.arena.alloc_str(&value.replace('+', " "));
-    }
-    value
 }
 
 fn unescaped<'a>(value: &'a str, arena: &'a Bump) -> &'a str {

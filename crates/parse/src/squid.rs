@@ -6,9 +6,9 @@
 //! 1795176000.913     70 192.0.2.1 TCP_MISS/204 206 HEAD http://a/x - HIER_DIRECT/192.0.2.9 text/html
 //! ```
 
+use weir_values::{number, peer_address};
+
 use crate::field::Field;
-use crate::number;
-use crate::peer_address;
 use crate::record::Record;
 
 /// Reads a line; `None`, with the record unchanged, if it is not in this format.

@@ -9,6 +9,8 @@
 //!                             %{NOTSPACE:path} %{INT:http_response_status_code}
 //! ```
 
+use weir_values::{number, severity};
+
 use crate::grok::engine::{MAX_STEPS, SearchOutcome};
 use crate::grok::{Pattern, PatternLibrary};
 
@@ -324,13 +326,13 @@ fn kind_of(word: &str) -> PieceKind {
     let is = |test: fn(&u8) -> bool| !digits.is_empty() && digits.bytes().all(|byte| test(&byte));
     if is(u8::is_ascii_digit) {
         PieceKind::Integer
-    } else if crate::number::float(word).is_some() {
+    } else if number::float(word).is_some() {
         PieceKind::Number
     } else if word.parse::<std::net::IpAddr>().is_ok() {
         PieceKind::Address
     } else if is_uuid(word) {
         PieceKind::Uuid
-    } else if word.len() > 2 && crate::severity::of_word(word).is_some() {
+    } else if word.len() > 2 && severity::of_word(word).is_some() {
         PieceKind::Level
     } else if word.starts_with('/') {
         PieceKind::Path

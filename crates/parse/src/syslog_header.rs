@@ -11,11 +11,10 @@
 //! <34>83: sw1: *Nov  2 12:00:00.123 UTC: %SYS-5-CONFIG_I: text
 //! ```
 
-use crate::number;
-use crate::peer_address;
+use weir_values::time_forms::{self, ClockReading};
+use weir_values::{number, peer_address, severity, zone};
+
 use crate::text;
-use crate::time_forms::{self, ClockReading};
-use crate::zone;
 
 /// Longest tag.
 const MAX_TAG_BYTES: usize = 64;
@@ -166,7 +165,7 @@ fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
 /// Takes a priority in words at the front of a text.
 fn priority_word<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
     let (word, behind) = text::word(text);
-    match crate::severity::priority_of_word(word) {
+    match severity::priority_of_word(word) {
         Some(priority) => {
             header.priority = Some(priority);
             behind
@@ -179,7 +178,7 @@ fn priority_word<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
 fn kernel(rest: &str) -> Option<SyslogHeader<'_>> {
     let (name, behind) = rest.split_once(':')?;
     let (level, message) = behind.split_once(": [")?;
-    let priority = crate::severity::priority_of(name.trim_ascii(), level.trim_ascii());
+    let priority = severity::priority_of(name.trim_ascii(), level.trim_ascii());
     let message = &behind[behind.len() - message.len() - 1..];
     Some(SyslogHeader {
         priority: Some(priority?),
@@ -216,7 +215,7 @@ fn untimed(rest: &str) -> SyslogHeader<'_> {
     let mut header = SyslogHeader { message: rest, ..SyslogHeader::default() };
     if !device(rest, &mut header)
         && let Some(tag) = tag(rest)
-        && crate::severity::of_word(tag.program).is_none()
+        && severity::of_word(tag.program).is_none()
     {
         tag.fill(&mut header);
     }
@@ -239,7 +238,7 @@ fn host(word: &str) -> Option<&str> {
 /// Whether a word is a severity in capitals, which many loggers write behind the time.
 fn is_level(word: &str) -> bool {
     let is_loud = word.len() >= 3 && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    is_loud && crate::severity::of_word(word).is_some()
+    is_loud && severity::of_word(word).is_some()
 }
 
 /// `tag[pid]: ` or `tag: ` (RFC 3164 §4.1.3); a message of RFC 5424 that was written in the older form
@@ -280,7 +279,9 @@ fn tag(text: &str) -> Option<TagParts<'_>> {
         && tag.bytes().all(|byte| byte.is_ascii_graphic() && !b"=\"{<".contains(&byte))
         // A balancer's client with its port.
         && !(program.contains('.') && peer_address::is_address(program))
-        && !program.contains('[');
+        && !program.contains('[')
+        // The first word of an event, and not of its sender.
+        && !matches!(program, "CEF" | "LEEF");
     let message = message.strip_prefix(' ').unwrap_or(message);
     fits.then_some(TagParts { program, process, message })
 }

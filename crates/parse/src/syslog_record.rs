@@ -1,10 +1,12 @@
 //! The header of a syslog line, put into a record, and what the message itself has in front.
 
+use weir_values::{number, severity};
+
 use crate::detectors::is_json;
 use crate::field::Field;
 use crate::record::Record;
 use crate::syslog_header::{HeaderTime, SyslogHeader};
-use crate::{number, severity, text};
+use crate::{cef, routeros, text};
 
 /// Reads the header and returns the message; `None`, with the record unchanged, without a header.
 pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
@@ -19,16 +21,21 @@ pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
         return None;
     }
     let header = SyslogHeader::read(line)?;
-    // Firewalls send pairs without a tag, and programs objects.
-    let is_pairs = text::word(header.message).0.contains('=');
-    let is_data = is_pairs || is_json(header.message.as_bytes());
     // Files of dnsmasq have no host.
     let is_named = !header.host.is_empty()
         || !header.level.is_empty()
         || matches!(header.program, "app" | "heroku") && !header.process.is_empty()
         || !header.process.is_empty() && line.starts_with(|first: char| first.is_ascii_uppercase());
-    let is_whole = is_named && (!header.program.is_empty() || is_data);
+    let is_whole = is_named && (!header.program.is_empty() || is_data(header.message));
     (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
+}
+
+/// Whether a message needs no tag: firewalls send pairs and events, and programs objects.
+fn is_data(message: &str) -> bool {
+    text::word(message).0.contains('=')
+        || is_json(message.as_bytes())
+        || cef::start(message).is_some()
+        || routeros::topics(message).is_some()
 }
 
 /// Whether a line begins as a header does: a priority, a time, or a number of seconds.
@@ -68,7 +75,15 @@ fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<
     }
     let message =
         if header.is_modern { structured_data(header.message, record) } else { header.message };
-    Some(message.strip_prefix('\u{feff}').unwrap_or(message))
+    let message = message.strip_prefix('\u{feff}').unwrap_or(message);
+    let event = if header.program.is_empty() { cef::start(message) } else { None };
+    match event {
+        None | Some(0) => Some(message),
+        Some(start) => {
+            record.attr(["syslog_prefix", message[..start].trim_ascii()]);
+            Some(&message[start..])
+        }
+    }
 }
 
 /// `[id name="value" …][…] `, where `\"`, `\\` and `\]` are escapes; names become `id.name`.

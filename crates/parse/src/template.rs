@@ -8,12 +8,12 @@
 use bumpalo::Bump;
 use memchr::memmem;
 use weir_tables::Micros;
+use weir_values::TimeForm;
 
 use crate::field::Field;
 use crate::format::Format;
 use crate::record::{LineFault, Record, RowKind};
 use crate::text;
-use crate::time::TimeForm;
 
 /// Most ends of a time that are tried.
 const MAX_TIME_PARTS: usize = 8;

@@ -4,8 +4,9 @@
 //! The status is `-` where Traefik answered itself before 2.0, and the address of the server lacks
 //! its quotes where there is none.
 
+use weir_values::number;
+
 use crate::field::Field;
-use crate::number;
 use crate::record::Record;
 use crate::text;
 

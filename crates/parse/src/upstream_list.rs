@@ -3,6 +3,8 @@
 //! `, ` separates servers of one group, ` : ` separates groups after an internal redirect
 //! (ngx_http_upstream_module, `$upstream_addr`). A `-` is a try without a response.
 
+use weir_values::number;
+
 /// The entries of a list.
 pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(", ").flat_map(|part| part.split(" : ")).map(str::trim_ascii)
@@ -33,11 +35,11 @@ pub(crate) fn count(text: &str) -> i64 {
 /// Entries are decimal milliseconds, so the sum is rounded to their precision.
 pub(crate) fn sum_seconds(text: &str) -> Option<f64> {
     if is_single(text) {
-        return crate::number::seconds(text);
+        return number::seconds(text);
     }
     let mut sum = None;
     for entry in entries(text).filter(|entry| *entry != "-") {
-        sum = Some(sum.unwrap_or(0.0) + crate::number::seconds(entry)?);
+        sum = Some(sum.unwrap_or(0.0) + number::seconds(entry)?);
     }
     sum.map(|sum: f64| (sum * 1e6).round() / 1e6)
 }

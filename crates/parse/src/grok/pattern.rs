@@ -3,12 +3,12 @@
 use regex_automata::nfa::thompson;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::util::syntax;
+use weir_values::number;
 
 use super::engine::{Engine, SearchOutcome, SearchScratch};
 use super::expand::{self, CaptureType, ExpandedRegex};
 use super::library::PatternLibrary;
 use crate::field::{self, Field};
-use crate::number;
 use crate::problem::ParserProblem;
 use crate::record::Record;
 

@@ -11,8 +11,8 @@
 
 use regex::Regex;
 use weir_tables::IpNetwork;
+use weir_values::number;
 
-use crate::number;
 use crate::problem::ParserProblem;
 use crate::record::{FieldValue, Record, RowKind};
 

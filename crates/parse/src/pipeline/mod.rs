@@ -14,16 +14,16 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use regex::bytes::Regex;
 use weir_tables::{LogFormat, Program};
+use weir_values::{TimeForm, Zone};
 
 use crate::format::{Format, FormatSpec};
 use crate::formats;
 use crate::grok::{Pattern, PatternLibrary};
 use crate::problem::{ParserFile, ParserProblem};
 use crate::record::{LineFault, RowKind};
-use crate::time::TimeForm;
 use crate::utf16::ByteOrder;
-use crate::zone::Zone;
 
 pub(crate) use step::{PipelineRow, redact};
 use step::{PipelineStep, StepAction};
@@ -60,6 +60,8 @@ enum TextEncoding {
 struct LogMatcher {
     paths: Vec<String>,
     programs: Vec<String>,
+    /// Patterns of a log's first line, for logs of unknown format that no path or program names.
+    lines: Vec<Regex>,
 }
 
 impl Pipeline {
@@ -96,6 +98,17 @@ impl Pipeline {
             || matches.programs.iter().any(|name| name == program.as_str());
         let is_empty = matches.paths.is_empty() && matches.programs.is_empty();
         matches.has_path(path) && is_program && !is_empty
+    }
+
+    /// Whether it may be chosen by the first line of a log.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.matches.as_ref().is_some_and(|matches| !matches.lines.is_empty())
+    }
+
+    /// Whether its `[match]` has the first line of a log.
+    pub(crate) fn has_line(&self, line: &[u8]) -> bool {
+        let lines = self.matches.iter().flat_map(|matches| &matches.lines);
+        lines.into_iter().any(|pattern| pattern.is_match(line))
     }
 
     /// Whether its `[match]` accepts a path, from any program; without `[match]` it accepts all.

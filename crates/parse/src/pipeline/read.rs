@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use regex::bytes::RegexBuilder;
+use weir_values::{TimeForm, TimeProblem, Zone};
+
 use super::condition::Condition;
 use super::document::{self, Section, SectionKey};
 use super::step::{Conversion, PipelineStep, RouteTarget, StepAction};
@@ -10,12 +13,12 @@ use crate::formats;
 use crate::grok::PatternLibrary;
 use crate::problem::{ParserFile, ParserProblem, did_you_mean};
 use crate::redact::Redaction;
-use crate::time::TimeForm;
 use crate::utf16::ByteOrder;
 use crate::western;
-use crate::zone::Zone;
 
 const PROGRAMS: &[&str] = &["nginx", "haproxy", "apache", "syslog", "journal", "other"];
+/// Most memory of a pattern of first lines.
+const MAX_LINE_PATTERN_BYTES: usize = 1 << 18;
 /// Most steps of one pipeline.
 const MAX_STEPS: usize = 200;
 
@@ -59,7 +62,7 @@ pub(super) fn pipeline(
 }
 
 fn matches(section: Section<'_>) -> Result<LogMatcher, ParserProblem> {
-    section.allow(&["path", "program"])?;
+    section.allow(&["path", "program", "line"])?;
     let programs = section.texts("program")?;
     if let Some(other) = programs.iter().find(|name| !PROGRAMS.contains(name)) {
         let hint = did_you_mean(other, PROGRAMS.iter().copied(), &PROGRAMS.join(", "));
@@ -69,7 +72,15 @@ fn matches(section: Section<'_>) -> Result<LogMatcher, ParserProblem> {
             hint,
         ));
     }
-    Ok(LogMatcher { paths: owned(section.texts("path")?), programs: owned(programs) })
+    let lines = section.texts("line")?.into_iter().map(|line| {
+        let pattern = RegexBuilder::new(line).size_limit(MAX_LINE_PATTERN_BYTES).build();
+        pattern.map_err(|_| {
+            let message = format!("`{line}` is not a regular expression of usual size");
+            section.problem("line", message, "it is searched in the first line of a log")
+        })
+    });
+    let lines = lines.collect::<Result<_, _>>()?;
+    Ok(LogMatcher { paths: owned(section.texts("path")?), programs: owned(programs), lines })
 }
 
 fn owned(texts: Vec<&str>) -> Vec<String> {
@@ -90,7 +101,8 @@ fn parse_section(
     known.extend(["time", "time_zone", "encoding"]);
     section.allow(&known)?;
     if let Some(zone) = section.text("time_zone")? {
-        let zone = Zone::parse(zone).map_err(|problem| section.place("time_zone", problem))?;
+        let zone =
+            Zone::parse(zone).map_err(|problem| section.place("time_zone", problem.into()))?;
         pipeline.zone = Some(zone);
     }
     if let Some(name) = section.text("encoding")? {
@@ -101,8 +113,8 @@ fn parse_section(
         })?;
     }
     let times = section.texts("time")?.into_iter().map(TimeForm::parse);
-    let times: Result<Vec<TimeForm>, ParserProblem> = times.collect();
-    pipeline.times = times.map_err(|problem| section.place("time", problem))?.into();
+    let times: Result<Vec<TimeForm>, TimeProblem> = times.collect();
+    pipeline.times = times.map_err(|problem| section.place("time", problem.into()))?.into();
     let name = section.text("format")?;
     if let Some(name) = name {
         let format = formats::configured(name, library, &section)?.ok_or_else(|| {

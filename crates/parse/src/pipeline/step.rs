@@ -1,7 +1,8 @@
 //! Steps of a pipeline, applied to parsed rows in the order of the file.
 
+use weir_values::number;
+
 use super::condition::Condition;
-use crate::number;
 use crate::problem::{ParserProblem, did_you_mean};
 use crate::record::{LineFault, Record, RowKind};
 use crate::redact::{Redaction, is_of_the_fleet};

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use weir_tables::{Log, Request};
+use weir_values::{number, severity};
 
 use super::{Record, RowKind};
 use crate::field::{self, Field};
-use crate::{number, severity};
 
 /// A column of a row.
 enum ColumnCell<'r, 'a> {

@@ -3,9 +3,11 @@
 //! The first text that fits a column is used. `-` and the empty text are NULL, as proxies write
 //! them.
 
+use weir_values::{number, peer_address, severity};
+
 use super::{FieldValue, NamedText, Record, RowKind};
 use crate::field::Field;
-use crate::{number, peer_address, request_line, severity, upstream_list};
+use crate::{request_line, upstream_list};
 
 impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.

@@ -1,6 +1,7 @@
 //! What holds for every format and any bytes: one row a line, no panic, JSON read as other readers
 //! do.
 
+mod first_line;
 mod hostile;
 mod kinds;
 mod programs;
@@ -138,6 +139,20 @@ const PIECES: &[&str] = &[
     "msg=\"",
     "a=b ",
     "1795176000.123",
+    "CEF:0|a|b\\||1|2|n|5|",
+    "LEEF:2.0|a|b|1|2|x5E|",
+    "src=10.0.0.1 ",
+    "cs1Label=x cs1=y\\= ",
+    "devTimeFormat=yyyy-MM-dd\tdevTime=",
+    "firewall,info in: in:a out:b, proto TCP, 10.0.0.1:1->[::1]:2, ",
+    "<Event xmlns='x'><System><Level>2</Level>",
+    "<TimeCreated SystemTime='2026-11-20T12:00:00Z'/></System>",
+    "<EventData><Data Name='a'>&lt;&#x41;</Data>",
+    "</EventData></Event>",
+    "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n",
+    "#Fields: time,x\n#Date: 2026-11-20\n",
+    "2026-11-20 11:00:00 10.0.0.4 GET / 200",
+    "\t",
     "\u{e9}",
 ];
 

@@ -54,6 +54,8 @@ fn reported_lines_have_their_columns() {
         (include_str!("strangers.txt"), OBSERVED),
         (include_str!("programs.txt"), OBSERVED),
         (include_str!("crowds.txt"), OBSERVED),
+        (include_str!("devices.txt"), OBSERVED),
+        (include_str!("trackers.txt"), OBSERVED),
     ];
     for (text, observed) in files {
         for entry in text.split("\n\n").skip(1) {

@@ -15,4 +15,4 @@ pub use runner::{
     PluginAccount, PluginControl, PluginEnding, PluginLimits, PluginRun, run_plugin,
     run_plugin_with,
 };
-pub use weir_parse::plugin::{CheckState, PerformanceValue, PluginResult, ThresholdRange};
+pub use weir_plugin::{CheckState, PerformanceValue, PluginResult, ThresholdRange};

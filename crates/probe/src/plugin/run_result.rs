@@ -1,6 +1,6 @@
 //! What a run of a plugin means: its output, or why there is none.
 
-use weir_parse::plugin::{CheckState, PluginResult};
+use weir_plugin::{CheckState, PluginResult};
 
 use super::runner::{PluginEnding, PluginRun};
 

@@ -11,10 +11,9 @@ use weir_tables::Micros;
 
 use crate::number;
 use crate::time_forms::{self, ClockReading, TimeMatch, days_of_civil};
+use crate::time_written::TimeForm;
 use crate::zone::Zone;
 use crate::{tai64, time_written};
-
-pub(crate) use crate::time_written::TimeForm;
 
 /// Longest text whose result is cached.
 const MEMO_BYTES: usize = 32;
@@ -26,7 +25,7 @@ const EARLIEST: Micros = Micros(631_152_000_000_000);
 
 /// Reads times for one stream.
 #[derive(Debug, Default)]
-pub(crate) struct TimeReader {
+pub struct TimeReader {
     observed: Micros,
     /// The time near which times without a year are.
     near: Micros,
@@ -40,25 +39,25 @@ pub(crate) struct TimeReader {
 
 impl TimeReader {
     /// A reader for lines read at `observed` and written in `zone`.
-    pub(crate) fn new(observed: Micros, zone: Zone, forms: Arc<[TimeForm]>) -> Self {
+    pub fn new(observed: Micros, zone: Zone, forms: Arc<[TimeForm]>) -> Self {
         Self { observed, near: observed, zone, forms, ..Self::default() }
     }
 
     /// Reads times without a year as near the time at which the file was last written.
-    pub(crate) fn with_last_write(mut self, written: Option<Micros>) -> Self {
+    pub fn with_last_write(mut self, written: Option<Micros>) -> Self {
         let written = written.filter(|time| *time >= EARLIEST && *time < self.observed);
         self.near = written.unwrap_or(self.observed);
         self
     }
 
     /// Whether `time` is plausible: not before 1990, and at most a day ahead.
-    pub(crate) fn is_plausible(&self, time: Micros) -> bool {
+    pub fn is_plausible(&self, time: Micros) -> bool {
         time >= EARLIEST && time.0 <= self.observed.0.saturating_add(DAY)
     }
 
     /// The time of the whole text, or `None`.
     #[inline]
-    pub(crate) fn read(&mut self, text: &str) -> Option<Micros> {
+    pub fn read(&mut self, text: &str) -> Option<Micros> {
         let bytes = text.as_bytes();
         if !bytes.is_empty() && self.memo_text[..self.memo_length] == *bytes {
             return Some(self.memo_time);
@@ -72,14 +71,14 @@ impl TimeReader {
     }
 
     /// The leading time of a text and its length; epoch numbers are not accepted here.
-    pub(crate) fn read_front(&self, text: &str) -> Option<(Micros, usize)> {
+    pub fn read_front(&self, text: &str) -> Option<(Micros, usize)> {
         let (reading, used) = front(text.as_bytes())?;
         Some((self.settle(reading)?, used))
     }
 
     /// The leading time of a line in any form, and its length; tries the text up to each of the first
     /// blanks and brackets.
-    pub(crate) fn read_any_front(&self, text: &str) -> Option<(Micros, usize)> {
+    pub fn read_any_front(&self, text: &str) -> Option<(Micros, usize)> {
         if let Some(found) = self.read_front(text) {
             return Some(found);
         }
@@ -102,7 +101,7 @@ impl TimeReader {
     }
 
     /// The time of `1120` and `12:00:00.123456` (klog).
-    pub(crate) fn read_month_day(&self, day_and_clock: [&str; 2]) -> Option<Micros> {
+    pub fn read_month_day(&self, day_and_clock: [&str; 2]) -> Option<Micros> {
         self.settle(time_forms::month_day(day_and_clock.map(str::as_bytes))?)
     }
 
@@ -148,7 +147,7 @@ impl TimeReader {
     }
 
     /// The instant of a reading; `None` if it is no day of the calendar.
-    pub(crate) fn settle(&self, reading: ClockReading) -> Option<Micros> {
+    pub fn settle(&self, reading: ClockReading) -> Option<Micros> {
         self.settle_in(&self.zone, reading)
     }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::threshold_range::ThresholdRange;
+use crate::threshold_range::ThresholdRange;
 
 /// Further values of one output are dropped.
 const VALUES_MAX: usize = 1_000;

@@ -7,8 +7,8 @@
 //!   /home=69357MB;253404;253409;0;253414                                   only figures
 //! ```
 
-use super::performance_value::{PerformanceValue, parse_values};
-use super::threshold_range::ThresholdRange;
+use crate::performance_value::{PerformanceValue, parse_values};
+use crate::threshold_range::ThresholdRange;
 
 /// The state that a plugin reports by its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

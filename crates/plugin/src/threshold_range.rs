@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use super::performance_value::parse_number;
+use crate::performance_value::parse_number;
 
 /// A range of values that are no alert; with `is_inverted` they are alerts.
 #[derive(Clone, Copy, Debug, PartialEq)]

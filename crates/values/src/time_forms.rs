@@ -7,19 +7,23 @@ use crate::zone;
 
 /// A wall clock reading before year and zone are settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClockReading {
+pub struct ClockReading {
     /// `None` if the form has no year (RFC 3164).
-    pub(crate) year: Option<i64>,
-    pub(crate) month: i64,
-    pub(crate) day: i64,
-    pub(crate) second_of_day: i64,
-    pub(crate) micros: i64,
+    pub year: Option<i64>,
+    /// 1 to 12.
+    pub month: i64,
+    /// 1 to 31.
+    pub day: i64,
+    /// Seconds since midnight.
+    pub second_of_day: i64,
+    /// Microseconds of the second.
+    pub micros: i64,
     /// Seconds east of UTC; `None` if the form has no zone.
-    pub(crate) offset_seconds: Option<i64>,
+    pub offset_seconds: Option<i64>,
 }
 
 /// A reading and its length in bytes.
-pub(crate) type TimeMatch = Option<(ClockReading, usize)>;
+pub type TimeMatch = Option<(ClockReading, usize)>;
 
 /// Reads digits and marks from bytes.
 struct ByteCursor<'a> {
@@ -138,16 +142,16 @@ fn day(reading: ClockReading, used: usize) -> TimeMatch {
     is_day.then_some((reading, used))
 }
 
-/// `2026-11-20T12:00:00.123456+00:00`, also with space, comma or slashes, and without fraction or
-/// zone.
-pub(crate) fn iso(bytes: &[u8]) -> TimeMatch {
+/// `2026-11-20T12:00:00.123456+00:00`, also with space, colon, comma or slashes, and without
+/// fraction or zone.
+pub fn iso(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
     let year = cursor.digits(4)?;
     let dash = cursor.skip_any(b"-/")?;
     let month = cursor.digits(2)?;
     cursor.skip(dash)?;
     let day_of_month = cursor.digits(2)?;
-    cursor.skip_any(b"Tt ")?;
+    cursor.skip_any(b"Tt :")?;
     let second_of_day = cursor.clock()?;
     let micros = cursor.fraction();
     let end = cursor.at;
@@ -168,7 +172,7 @@ pub(crate) fn iso(bytes: &[u8]) -> TimeMatch {
 
 /// `20/Nov/2026:12:00:00 +0000` (common log format), `20/Nov/2026:12:00:00.123` (HAProxy, no zone),
 /// `20/Nov/2026:12:00:00 CET` (WEBrick), `11/20/2026:12:00:00 +0000` (cPanel).
-pub(crate) fn common_log(bytes: &[u8]) -> TimeMatch {
+pub fn common_log(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
     let first = cursor.digits(2)?;
     cursor.skip(b'/')?;
@@ -191,7 +195,7 @@ pub(crate) fn common_log(bytes: &[u8]) -> TimeMatch {
 }
 
 /// `Nov 20 12:00:00`, `Nov  2 12:00:00.123`, `Nov 20 2026 12:00:00`.
-pub(crate) fn syslog(bytes: &[u8]) -> TimeMatch {
+pub fn syslog(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
     let month = cursor.month()?;
     cursor.skip(b' ')?;
@@ -215,7 +219,7 @@ pub(crate) fn syslog(bytes: &[u8]) -> TimeMatch {
 /// programs and devices write, with an offset or the year at its end.
 ///
 /// `is_loose` allows `nov` for `Nov`.
-pub(crate) fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
+pub fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
     match bytes.get(..5)? {
         [b'0'..=b'9', _, _, _, b'-' | b'/'] => iso(bytes),
         // `2026 Nov 20 12:00:00` (NX-OS).
@@ -260,7 +264,7 @@ fn syslog_end(bytes: &[u8], (mut reading, used): (ClockReading, usize)) -> TimeM
 }
 
 /// `Fri Nov 20 12:00:00.123456 2026` (Apache's error log, `ctime`).
-pub(crate) fn ctime(bytes: &[u8]) -> TimeMatch {
+pub fn ctime(bytes: &[u8]) -> TimeMatch {
     let rest = bytes.get(4..).filter(|_| bytes[3] == b' ')?;
     let (mut reading, used) = syslog(rest)?;
     let mut cursor = ByteCursor { bytes: rest, at: used };
@@ -270,7 +274,7 @@ pub(crate) fn ctime(bytes: &[u8]) -> TimeMatch {
 }
 
 /// `1120` and `12:00:00.123456` (klog).
-pub(crate) fn month_day([digits, clock]: [&[u8]; 2]) -> Option<ClockReading> {
+pub fn month_day([digits, clock]: [&[u8]; 2]) -> Option<ClockReading> {
     let mut cursor = ByteCursor { bytes: digits, at: 0 };
     let (month, day_of_month) = (cursor.digits(2)?, cursor.digits(2)?);
     let mut cursor = ByteCursor { bytes: clock, at: 0 };
@@ -288,14 +292,14 @@ pub(crate) fn month_day([digits, clock]: [&[u8]; 2]) -> Option<ClockReading> {
 }
 
 /// Seconds east of UTC of `+02:00`, `-0330` or `Z`.
-pub(crate) fn offset(text: &str) -> Option<i64> {
+pub fn offset(text: &str) -> Option<i64> {
     let mut cursor = ByteCursor { bytes: text.as_bytes(), at: 0 };
     let seconds = cursor.zone()?;
     (cursor.at == text.len()).then_some(seconds)
 }
 
 /// Days since 1970-01-01 of a day of the proleptic Gregorian calendar.
-pub(crate) fn days_of_civil([year, month, day]: [i64; 3]) -> i64 {
+pub fn days_of_civil([year, month, day]: [i64; 3]) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{CheckState, PluginResult};
-use crate::plugin::{PerformanceValue, ThresholdRange};
+use crate::{PerformanceValue, ThresholdRange};
 
 fn range(range: Option<ThresholdRange>) -> String {
     let Some(range) = range else { return "-".to_owned() };

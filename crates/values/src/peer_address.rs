@@ -10,7 +10,7 @@ use crate::number;
 
 /// An address and the port that some proxies add to it: `192.0.2.1:5000`, `[2001:db8::1]:5000`,
 /// `::ffff:192.0.2.1:5000`. HAProxy's `unix:2` has the number of a socket there, which is no port.
-pub(crate) fn split_port(text: &str) -> (&str, Option<i64>) {
+pub fn split_port(text: &str) -> (&str, Option<i64>) {
     if memchr::memchr(b':', text.as_bytes()).is_none() {
         return (without_brackets(text), None);
     }
@@ -38,13 +38,13 @@ pub(crate) fn split_port(text: &str) -> (&str, Option<i64>) {
 }
 
 /// Whether a text is an address, with or without a port, or a socket.
-pub(crate) fn is_peer(text: &str) -> bool {
+pub fn is_peer(text: &str) -> bool {
     let (address, _) = split_port(text);
     is_address(address) || address.starts_with("unix")
 }
 
 /// The client of a list: the first entry that is not `-`.
-pub(crate) fn first_of_list(list: &str) -> &str {
+pub fn first_of_list(list: &str) -> &str {
     let mut entries = list.split(',').map(|entry| entry.trim_ascii().trim_matches('"'));
     let known = entries.find(|entry| !matches!(*entry, "" | "-"));
     known.unwrap_or_else(|| list.trim_ascii())
@@ -64,7 +64,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether a text is an address; a zone such as `%eth0` may follow one of IPv6.
-pub(crate) fn is_address(text: &str) -> bool {
+pub fn is_address(text: &str) -> bool {
     let address = match text.split_once('%') {
         Some((address, zone)) if !zone.is_empty() && !zone.contains(':') => address,
         _ => text,

@@ -6,8 +6,8 @@
 
 use jiff::fmt::strtime::BrokenDownTime;
 
-use crate::problem::ParserProblem;
 use crate::time_forms::{ClockReading, days_of_civil};
+use crate::time_problem::TimeProblem;
 use crate::zone;
 
 /// Most numbers of a date.
@@ -228,13 +228,13 @@ fn full_year(text: &str) -> Option<i64> {
 
 /// A time form of the user, as `strptime` (`%d/%m/%Y`) or Java letters (`dd/MM/yyyy`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TimeForm {
+pub struct TimeForm {
     format: String,
 }
 
 impl TimeForm {
     /// Parses a form and checks it by a round trip.
-    pub(crate) fn parse(written: &str) -> Result<Self, ParserProblem> {
+    pub fn parse(written: &str) -> Result<Self, TimeProblem> {
         let format =
             if written.contains('%') { Some(written.to_owned()) } else { of_java(written) };
         let sample = jiff::Timestamp::from_second(1_795_176_000).expect("a time of 2026");
@@ -250,7 +250,7 @@ impl TimeForm {
             None => Err("it has an unknown letter".to_owned()),
         };
         result.map_err(|why| {
-            ParserProblem::new(
+            TimeProblem::new(
                 format!("`{written}` is not a time format: {why}"),
                 "use strptime (`%d/%m/%Y %H:%M:%S`) or Java (`dd/MM/yyyy HH:mm:ss`); common formats need none",
             )
@@ -258,7 +258,7 @@ impl TimeForm {
     }
 
     /// Reads a whole text in this form.
-    pub(crate) fn read(&self, text: &str) -> Option<ClockReading> {
+    pub fn read(&self, text: &str) -> Option<ClockReading> {
         let parts = BrokenDownTime::parse(&self.format, text).ok()?;
         let clock = |part: Option<i8>| i64::from(part.unwrap_or_default());
         let hour = parts.to_time().map_or(clock(parts.hour()), |time| i64::from(time.hour()));

@@ -9,8 +9,8 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use weir_tables::Micros;
 
-use crate::problem::ParserProblem;
 use crate::time_forms::{ClockReading, days_of_civil};
+use crate::time_problem::TimeProblem;
 
 /// How long ago the second of two equal clock readings may have been, in seconds, when a line is
 /// taken for it. Lines of a log that is followed are read at once.
@@ -37,13 +37,13 @@ impl Default for Zone {
 
 impl Zone {
     /// Parses `Europe/Berlin`, `UTC` or `+02:00`.
-    pub fn parse(name: &str) -> Result<Self, ParserProblem> {
+    pub fn parse(name: &str) -> Result<Self, TimeProblem> {
         if let Some(seconds) = crate::time_forms::offset(name) {
             return Ok(Self(ZoneKind::Fixed(seconds)));
         }
         let found = TimeZoneDatabase::bundled().get(name).map(|zone| Self(ZoneKind::Named(zone)));
         found.map_err(|_| {
-            ParserProblem::new(
+            TimeProblem::new(
                 format!("`{name}` is not a time zone"),
                 "a name of the IANA database such as `Europe/Berlin`, `UTC`, or an offset such as `+02:00`",
             )
@@ -57,7 +57,7 @@ impl Zone {
 
     /// Seconds east of UTC when a clock of this zone showed `reading` in `year`, in a line that was
     /// read at `now`.
-    pub(crate) fn offset_seconds(&self, year: i64, reading: &ClockReading, now: Micros) -> i64 {
+    pub fn offset_seconds(&self, year: i64, reading: &ClockReading, now: Micros) -> i64 {
         let zone = match &self.0 {
             ZoneKind::Fixed(seconds) => return *seconds,
             ZoneKind::Named(zone) => zone,
@@ -88,7 +88,7 @@ impl Zone {
 }
 
 /// Offsets of abbreviations in logs; ambiguous ones are European or North American.
-pub(crate) fn of_abbreviation(name: &[u8]) -> Option<i64> {
+pub fn of_abbreviation(name: &[u8]) -> Option<i64> {
     const HALF_HOURS: [(&[u8], i64); 36] = [
         (b"UTC", 0),
         (b"GMT", 0),

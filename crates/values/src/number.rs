@@ -5,7 +5,7 @@ const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 /// A whole number, with an optional sign.
-pub(crate) fn integer(text: &str) -> Option<i64> {
+pub fn integer(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes.len() > 18 || !bytes.iter().all(u8::is_ascii_digit) {
         return text.parse().ok();
@@ -17,7 +17,7 @@ pub(crate) fn integer(text: &str) -> Option<i64> {
 ///
 /// Up to 15 digits, the mantissa and the power of ten are exact, so one division rounds once, like
 /// the standard library, which handles longer numbers.
-pub(crate) fn float(text: &str) -> Option<f64> {
+pub fn float(text: &str) -> Option<f64> {
     short_float(text.as_bytes()).or_else(|| {
         let is_decimal = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
         text.parse::<f64>().ok().filter(|value| is_decimal && value.is_finite())
@@ -47,12 +47,12 @@ fn short_float(bytes: &[u8]) -> Option<f64> {
 }
 
 /// Seconds: a float that is not negative.
-pub(crate) fn seconds(text: &str) -> Option<f64> {
+pub fn seconds(text: &str) -> Option<f64> {
     float(text).filter(|value| *value >= 0.0)
 }
 
 /// Seconds of a duration with its unit, as Go and many loggers write it: `25.1µs`, `1m2.5s`, `12 ms`.
-pub(crate) fn span_seconds(text: &str) -> Option<f64> {
+pub fn span_seconds(text: &str) -> Option<f64> {
     let mut seconds = 0.0;
     let mut rest = text;
     while !rest.is_empty() {
@@ -77,7 +77,7 @@ pub(crate) fn span_seconds(text: &str) -> Option<f64> {
 }
 
 /// Normalizes words for true and false.
-pub(crate) fn boolean(text: &str) -> Option<&'static str> {
+pub fn boolean(text: &str) -> Option<&'static str> {
     const WORDS: [(&str, [&str; 6]); 2] = [
         ("true", ["true", "yes", "on", "t", "y", "1"]),
         ("false", ["false", "no", "off", "f", "n", "0"]),

@@ -6,13 +6,13 @@ const SYSLOG_SEVERITIES: [&str; 8] =
     ["emergency", "alert", "critical", "error", "warn", "notice", "info", "debug"];
 
 /// The severity of a syslog number, 0 to 7.
-pub(crate) fn of_syslog(number: i64) -> Option<&'static str> {
+pub fn of_syslog(number: i64) -> Option<&'static str> {
     usize::try_from(number).ok().and_then(|index| SYSLOG_SEVERITIES.get(index).copied())
 }
 
 /// The priority that `auth.crit` is, also in brackets (`[auth.crit]`, `<auth.crit>`), or in numbers
 /// (`<4.2>`).
-pub(crate) fn priority_of_word(word: &str) -> Option<i64> {
+pub fn priority_of_word(word: &str) -> Option<i64> {
     let bare = word.trim_matches(['[', ']', '<', '>']);
     if let Some((name, level)) = bare.split_once('.').filter(|_| word.starts_with('<'))
         && let (Ok(name @ 0..24), Ok(level @ 0..8)) = (name.parse::<i64>(), level.parse::<i64>())
@@ -23,7 +23,7 @@ pub(crate) fn priority_of_word(word: &str) -> Option<i64> {
 }
 
 /// The priority of a facility and a severity in words.
-pub(crate) fn priority_of(name: &str, level: &str) -> Option<i64> {
+pub fn priority_of(name: &str, level: &str) -> Option<i64> {
     let facility = (0..24).find(|number| facility(*number) == Some(name))?;
     let severity = of_word(level).filter(|_| level.len() >= 3)?;
     let number = SYSLOG_SEVERITIES.iter().zip(0..).find(|(known, _)| **known == severity)?.1;
@@ -31,7 +31,7 @@ pub(crate) fn priority_of(name: &str, level: &str) -> Option<i64> {
 }
 
 /// The facility of a syslog number, 0 to 23.
-pub(crate) fn facility(number: i64) -> Option<&'static str> {
+pub fn facility(number: i64) -> Option<&'static str> {
     const NAMES: [&str; 24] = [
         "kern",
         "user",
@@ -62,7 +62,7 @@ pub(crate) fn facility(number: i64) -> Option<&'static str> {
 }
 
 /// The severity of a message of PHP: `PHP Warning:  text`.
-pub(crate) fn of_php(text: &str) -> Option<&'static str> {
+pub fn of_php(text: &str) -> Option<&'static str> {
     let (kind, _) = text.strip_prefix("PHP ")?.split_once(':')?;
     match kind {
         "Fatal error" | "Parse error" | "Catchable fatal error" | "Recoverable fatal error" => {
@@ -75,7 +75,7 @@ pub(crate) fn of_php(text: &str) -> Option<&'static str> {
 }
 
 /// The severity of a message of PostgreSQL, which has two blanks behind its own: `… ERROR:  text`.
-pub(crate) fn of_postgresql(text: &str) -> Option<&'static str> {
+pub fn of_postgresql(text: &str) -> Option<&'static str> {
     let bytes = text.as_bytes();
     let at = memchr::memchr_iter(b':', bytes).find(|at| bytes[at + 1..].starts_with(b"  "))?;
     let level = text[..at].trim_end_matches(|digit: char| digit.is_ascii_digit());
@@ -91,7 +91,7 @@ pub(crate) fn of_postgresql(text: &str) -> Option<&'static str> {
 }
 
 /// The severity of MongoDB's letter, with a degree for messages of debugging.
-pub(crate) fn of_mongodb(letter: &str) -> Option<&'static str> {
+pub fn of_mongodb(letter: &str) -> Option<&'static str> {
     match letter {
         "F" => Some("critical"),
         "E" => Some("error"),
@@ -105,7 +105,7 @@ pub(crate) fn of_mongodb(letter: &str) -> Option<&'static str> {
 /// The severity for a word or a number.
 ///
 /// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.
-pub(crate) fn of_word(word: &str) -> Option<&'static str> {
+pub fn of_word(word: &str) -> Option<&'static str> {
     // Go's `slog` writes levels between its own as `DEBUG+2`.
     let word = word
         .split_once(['+', '-'])
