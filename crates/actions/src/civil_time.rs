@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use weir_tables::Micros;
 
 /// Microseconds of a second.
@@ -38,6 +38,18 @@ pub(crate) fn local(zone: &TimeZone, at: Micros) -> DateTime {
 /// The moment of a local time; `None` beyond jiff's years.
 pub(crate) fn moment(zone: &TimeZone, local: DateTime) -> Option<Micros> {
     zone.to_timestamp(local).ok().map(|timestamp| Micros(timestamp.as_microsecond()))
+}
+
+/// The moment at which the clock jumps over a local time; `None` if it does not.
+pub(crate) fn gap_end(zone: &TimeZone, local: DateTime) -> Option<Micros> {
+    let ambiguous = zone.to_ambiguous_timestamp(local);
+    if !matches!(ambiguous.offset(), AmbiguousOffset::Gap { .. }) {
+        return None;
+    }
+    // By the offset of after the jump, a skipped time is before it.
+    let before = ambiguous.earlier().ok()?;
+    let jump = zone.following(before).next()?.timestamp();
+    Some(Micros(jump.as_microsecond()))
 }
 
 /// A moment in RFC 3339, or a local time of the zone: `2026-12-07T09:00`.

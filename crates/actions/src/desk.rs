@@ -19,7 +19,7 @@ use crate::decisions::{
     Decisions, IncidentChange, IncidentEvent, KeptDocument, UnreadableDocument,
 };
 use crate::identity::subject_id;
-use crate::incident::{CauseState, Incident};
+use crate::incident::{CauseState, HOLD_US, Incident};
 use crate::policy::Policy;
 use crate::roster::Roster;
 use crate::rota::OnCall;
@@ -31,8 +31,6 @@ use assign::FactList;
 use duty::DutyBook;
 pub use duty::LetterText;
 
-/// A resolved incident takes back what comes again within this time.
-const HOLD_US: i64 = 5 * MINUTE;
 const INCIDENT: &str = "incident";
 const SILENCE: &str = "silence";
 const DUTY: &str = "duty";

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use weir_tables::Micros;
 
-use crate::civil_time::{local, moment};
+use crate::civil_time::{MINUTE, gap_end, local, moment};
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// Contiguous spans that [`WeeklyHours::end`] follows: two weeks of days.
@@ -81,14 +81,21 @@ impl WeeklyHours {
     fn on(&self, date: Date) -> impl Iterator<Item = (Micros, Micros)> {
         let day = date.weekday().to_monday_zero_offset();
         let day = usize::try_from(day).expect("a weekday is 0 to 6");
-        self.spans.iter().filter(move |span| span.days[day]).filter_map(move |span| {
-            Some((self.minute(date, span.start)?, self.minute(date, span.end)?))
-        })
+        let spans = self.spans.iter().filter(move |span| span.days[day]);
+        spans.filter_map(move |span| self.resolve(date, span))
+    }
+
+    /// The moments of a span. A skipped time is the moment at which the clock jumps; a span that
+    /// is skipped whole begins there and keeps its length, for a job of 02:15 runs then as well.
+    fn resolve(&self, date: Date, span: &DaySpan) -> Option<(Micros, Micros)> {
+        let (start, end) = (self.minute(date, span.start)?, self.minute(date, span.end)?);
+        let length = (span.end - span.start) * MINUTE;
+        Some((start, if end > start { end } else { Micros(start.0 + length) }))
     }
 
     fn minute(&self, date: Date, minute: i64) -> Option<Micros> {
-        let midnight = date.at(0, 0, 0, 0);
-        moment(&self.zone, midnight.checked_add(Span::new().minutes(minute)).ok()?)
+        let local = date.at(0, 0, 0, 0).checked_add(Span::new().minutes(minute)).ok()?;
+        gap_end(&self.zone, local).or_else(|| moment(&self.zone, local))
     }
 }
 

@@ -16,11 +16,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weir_tables::Micros;
 
-use crate::civil_time::SECOND;
+use crate::civil_time::{MINUTE, SECOND};
 use crate::roster::{Recipient, RouteKey};
 use crate::title::TitleParts;
 use crate::{Finding, IncidentSummary, SymptomLine, Urgency};
 
+/// A resolved incident takes back what comes again within this time.
+pub(crate) const HOLD_US: i64 = 5 * MINUTE;
 /// A symptom that lost its cause counts with its own class after this time.
 pub(crate) const FREED_US: i64 = 60 * SECOND;
 /// Findings of an incident that are remembered one by one; the others are only counted.

@@ -158,7 +158,8 @@ pub struct Notice {
     pub address: Option<String>,
     /// The person, if the receiver was chosen for one.
     pub person: Option<String>,
-    /// Receivers and addresses of the same person that are tried when this one refuses for good.
+    /// Receivers and addresses of the same person that are tried when this one refuses for good, or
+    /// is away for a minute while a page waits.
     pub fallbacks: Vec<(String, Option<String>)>,
     /// Not sent before; microseconds since 1970.
     pub due_us: i64,

@@ -29,7 +29,7 @@ pub struct Policy {
 pub struct Person {
     /// Name in rotas, routes and messages.
     pub name: String,
-    /// Contacts for pages; the first is used, the others when it refuses for good.
+    /// Contacts for pages; the first is used, the others when it refuses for good or is away.
     pub page: Vec<Contact>,
     /// Contacts for mails, in the same way.
     pub mail: Vec<Contact>,

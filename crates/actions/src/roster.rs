@@ -60,6 +60,8 @@ pub(crate) struct Roster {
     quiet: BTreeMap<String, WeeklyHours>,
     receivers: Vec<String>,
     routes: Vec<Route>,
+    /// For each route the first one with the same targets.
+    route_groups: Vec<usize>,
     pub(crate) rotas: RotaBook,
     pub(crate) windows: Vec<WindowPlan>,
     pub(crate) settings: DeskSettings,
@@ -93,6 +95,7 @@ impl Roster {
             windows: policy.windows.iter().filter_map(|w| WindowPlan::compile(w).ok()).collect(),
             people: policy.people,
             receivers: policy.receivers,
+            route_groups: route_groups(&policy.routes),
             routes: policy.routes,
             settings: policy.settings,
         }
@@ -101,6 +104,13 @@ impl Roster {
     /// The first route that fits, else everybody.
     pub(crate) fn route(&self, key: RouteKey<'_>) -> &Route {
         self.routes.iter().find(|route| key.fits(route)).unwrap_or(&EVERYBODY)
+    }
+
+    /// What two roots must have in common to be one incident without a common cause: the targets of
+    /// their routes. `None` is everybody.
+    pub(crate) fn route_group(&self, key: RouteKey<'_>) -> Option<usize> {
+        let at = self.routes.iter().position(|route| key.fits(route))?;
+        self.route_groups.get(at).copied()
     }
 
     /// A route by its position in the configuration.
@@ -192,6 +202,18 @@ impl Roster {
         let person = self.person(name);
         person.and_then(|person| recipient_of(person, class, &reason)).into_iter().collect()
     }
+}
+
+/// For each route the position of the first one with the same targets.
+fn route_groups(routes: &[Route]) -> Vec<usize> {
+    let first = routes.iter().map(|route| {
+        let is_same = |other: &Route| {
+            (&other.page, &other.mail, &other.escalate, other.ack_minutes)
+                == (&route.page, &route.mail, &route.escalate, route.ack_minutes)
+        };
+        routes.iter().position(is_same).unwrap_or_default()
+    });
+    first.collect()
 }
 
 /// Adds a recipient, unless its mailbox is in the list.

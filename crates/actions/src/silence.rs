@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_tables::Micros;
 
 use crate::civil_time::{DAY, MINUTE};
+use crate::incident::HOLD_US;
 use crate::pattern::matches_any;
 use crate::{DeskError, Finding, Urgency};
 
@@ -33,7 +34,7 @@ pub struct SilenceRequest {
     pub by: String,
     /// The end; 2 hours from now without one, 30 days at most.
     pub until: Option<Micros>,
-    /// Ends as soon as what it matched is over.
+    /// Ends when what it matched is over for five minutes.
     pub until_resolved: bool,
     /// The highest class that is silenced; without one, the highest that matches now.
     pub class: Option<Urgency>,
@@ -56,7 +57,7 @@ pub struct Silence {
     pub from_us: i64,
     /// When it ends at the latest, microseconds since 1970.
     pub until_us: i64,
-    /// Whether it ends as soon as what it matched is over.
+    /// Whether it ends when what it matched is over for five minutes.
     pub until_resolved: bool,
     /// The highest class that is silenced.
     pub class: Urgency,
@@ -64,6 +65,9 @@ pub struct Silence {
     pub has_matched: bool,
     /// When it last matched, or began; microseconds since 1970, to ten minutes.
     pub last_match_us: i64,
+    /// Since when nothing matches that did; microseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unmatched_us: Option<i64>,
 }
 
 impl Silence {
@@ -91,6 +95,7 @@ impl Silence {
             class,
             has_matched: false,
             last_match_us: now.0,
+            unmatched_us: None,
         })
     }
 
@@ -106,15 +111,17 @@ impl Silence {
 
     /// Notes whether it matches a finding that fires now; whether the document changed.
     pub(crate) fn observe(&mut self, now: Micros, is_matching: bool) -> bool {
-        let before = (self.has_matched, self.last_match_us);
+        let before = (self.has_matched, self.last_match_us, self.unmatched_us);
         self.last_match_us = self.last_match_us.min(now.0);
         if is_matching {
-            self.has_matched = true;
+            (self.has_matched, self.unmatched_us) = (true, None);
             if now.0 - self.last_match_us >= MATCH_US {
                 self.last_match_us = now.0;
             }
+        } else if self.has_matched {
+            self.unmatched_us = Some(self.unmatched_us.map_or(now.0, |since| since.min(now.0)));
         }
-        before != (self.has_matched, self.last_match_us)
+        before != (self.has_matched, self.last_match_us, self.unmatched_us)
     }
 
     /// Why it is over, if it is.
@@ -122,7 +129,9 @@ impl Silence {
         if now.0 >= self.until_us {
             return Some("its time is over");
         }
-        if self.until_resolved && self.has_matched && !is_matching {
+        // What flaps is not over: an incident takes back what returns within this time, too.
+        let is_over = self.unmatched_us.is_some_and(|since| now.0 - since >= HOLD_US);
+        if self.until_resolved && is_over {
             return Some("what it silenced is resolved");
         }
         let is_idle = !is_matching && now.0 - self.last_match_us >= UNMATCHED_US;

@@ -20,7 +20,7 @@ pub const PEOPLE: EntryList = EntryList {
             "page",
             EntryKind::Texts,
             NONE,
-            "receivers for pages, `RECEIVER` or `RECEIVER:ADDRESS`; the next is used when one refuses for good",
+            "receivers for pages, `RECEIVER` or `RECEIVER:ADDRESS`; the next is used when one refuses for good, or is away for a minute",
         ),
         key(
             "mail",

@@ -158,8 +158,8 @@ impl HttpClient {
     /// The error for an answer whose status is no success.
     pub(crate) fn refusal(&self, answer: &HttpAnswer, now_us: i64) -> SendError {
         let retry = match answer.status {
-            // A gateway that lost the server's answer.
-            502 | 504 => RetryAdvice::Unclear,
+            // A gateway that lost the server's answer; 520 and 524 are Cloudflare's.
+            502 | 504 | 520 | 524 => RetryAdvice::Unclear,
             408 | 425 | 429 | 500..=599 => {
                 answer.retry_after(now_us).map_or(RetryAdvice::Backoff, RetryAdvice::After)
             }
@@ -219,10 +219,23 @@ impl HttpAnswer {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The header `Retry-After`: seconds, or an HTTP date against the time of sending.
+    /// What to do after a success by status whose body is no success: an empty or incomplete
+    /// body may belong to a message that arrived.
+    pub(crate) fn unusable_advice(&self) -> RetryAdvice {
+        let body = self.body.trim_ascii();
+        let is_cut = body.starts_with(b"{") && serde_json::from_slice::<Value>(body).is_err();
+        if body.is_empty() || is_cut { RetryAdvice::Unclear } else { RetryAdvice::Backoff }
+    }
+
+    /// The header `Retry-After`: seconds, or an HTTP date against the time of sending. Some services
+    /// send parts of a second.
     fn retry_after(&self, now_us: i64) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         let seconds = text.parse().ok().or_else(|| {
+            let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_sign_positive())?;
+            Duration::try_from_secs_f64(seconds.ceil()).ok().map(|pause| pause.as_secs())
+        });
+        let seconds = seconds.or_else(|| {
             let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_microsecond();
             u64::try_from(date.saturating_sub(now_us))
                 .ok()
@@ -344,7 +357,12 @@ mod tests {
             "a date in the past"
         );
         assert_eq!(answer("99999999999").retry_after(now_us), Some(RETRY_AFTER_MAX));
-        assert_eq!(answer("soon").retry_after(now_us), None);
+        // SpaceTradersAPI/api-docs#24, opensearch-project/data-prepper#6928.
+        assert_eq!(answer("0.493").retry_after(now_us), Some(Duration::from_secs(1)));
+        assert_eq!(answer("299.997").retry_after(now_us), Some(Duration::from_secs(300)));
+        for text in ["soon", "nan", "inf", "-0.5", "1e400"] {
+            assert_eq!(answer(text).retry_after(now_us), None, "{text}");
+        }
         assert_eq!(answer("-5").retry_after(now_us), None);
     }
 

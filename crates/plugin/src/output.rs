@@ -76,7 +76,7 @@ impl PluginResult {
             } else {
                 line.to_owned()
             };
-            figures.push(' ');
+            figures.push('\n');
             figures += &more;
         }
         let mut unread = Vec::new();

@@ -1,6 +1,7 @@
 //! Performance data: `'label'=value[UOM];[warn];[crit];[min];[max]`, separated by spaces.
 //!
-//! The surprising thing: a label may contain spaces, `=` and doubled quotes, but only in quotes.
+//! The surprising thing: a label may contain spaces, `=` and doubled quotes, but only in quotes, and
+//! many plugins write spaces without them.
 
 use std::fmt;
 
@@ -49,34 +50,46 @@ pub(crate) fn parse_values(text: &str, unread: &mut Vec<String>) -> Vec<Performa
     let mut values = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() && values.len() < VALUES_MAX {
-        let end = item_end(rest);
-        let (item, after) = rest.split_at(end);
-        match parse_item(item) {
+        let Some(equals) = equals_sign(rest) else {
+            unread.extend(rest.split_whitespace().map(str::to_owned));
+            break;
+        };
+        let (before, figures) = (&rest[..equals], figures_start(&rest[equals + 1..]));
+        let end = figures.find(char::is_whitespace).unwrap_or(figures.len());
+        let (figures, after) = figures.split_at(end);
+        let (other, label) = split_label(before);
+        unread.extend(other.split_whitespace().map(str::to_owned));
+        match label.and_then(|label| Some(PerformanceValue { label, ..parse_figures(figures)? })) {
             Some(value) => values.push(value),
-            None => unread.push(item.to_owned()),
+            None => unread.push(format!("{}={figures}", before[other.len()..].trim())),
         }
         rest = after.trim_start();
     }
     values
 }
 
-/// The end of the first item: the first space outside of quotes.
-fn item_end(text: &str) -> usize {
+/// The first `=` outside of quotes; a quote that does not end quotes nothing.
+fn equals_sign(text: &str) -> Option<usize> {
     let mut is_quoted = false;
-    for (at, char) in text.char_indices() {
-        match char {
-            '\'' => is_quoted = !is_quoted,
-            _ if char.is_whitespace() && !is_quoted => return at,
-            _ => {}
-        }
-    }
-    // A quote that does not end quotes nothing.
-    if is_quoted { text.find(char::is_whitespace).unwrap_or(text.len()) } else { text.len() }
+    let found = text.char_indices().find(|(_, char)| {
+        is_quoted ^= *char == '\'';
+        *char == '=' && !is_quoted
+    });
+    found.map(|(at, _)| at).or_else(|| text.find('='))
 }
 
-fn parse_item(item: &str) -> Option<PerformanceValue> {
-    let (label, figures) = split_label(item)?;
-    let mut fields = figures.split(';');
+/// The figures behind a `=` and spaces; none if the next word is an item of its own.
+fn figures_start(after: &str) -> &str {
+    let figures = after.trim_start();
+    let word = figures.split_whitespace().next().unwrap_or_default();
+    let is_next = figures.len() < after.len() && word.contains(['=', '\'']);
+    if is_next || word.is_empty() { after } else { figures }
+}
+
+/// A value without its label.
+fn parse_figures(figures: &str) -> Option<PerformanceValue> {
+    // Some plugins put commas between items.
+    let mut fields = figures.trim_end_matches(',').split(';');
     let first = fields.next().unwrap_or_default();
     let (value, unit) = match first {
         "U" => (None, ""),
@@ -89,7 +102,8 @@ fn parse_item(item: &str) -> Option<PerformanceValue> {
     let mut fields = fields.chain(std::iter::repeat(""));
     let (warn, crit) = (next_range(&mut fields), next_range(&mut fields));
     let (min, max) = (next_number(&mut fields), next_number(&mut fields));
-    Some(PerformanceValue { label, value, unit: unit.to_owned(), warn, crit, min, max })
+    let (label, unit) = (String::new(), unit.to_owned());
+    Some(PerformanceValue { label, value, unit, warn, crit, min, max })
 }
 
 fn next_range<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<ThresholdRange> {
@@ -100,25 +114,22 @@ fn next_number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<f64> {
     parse_number(fields.next()?)
 }
 
-/// Label and figures: `'a ''b'''=1` is `a 'b'` and `1`.
-fn split_label(item: &str) -> Option<(String, &str)> {
-    let Some(quoted) = item.strip_prefix('\'') else {
-        let (label, figures) = item.split_once('=')?;
-        return (!label.is_empty()).then(|| (label.to_owned(), figures));
-    };
-    let mut label = String::new();
-    let mut rest = quoted;
-    loop {
-        let (part, after) = rest.split_once('\'')?;
-        label += part;
-        match after.strip_prefix('\'') {
-            Some(more) => {
-                label.push('\'');
-                rest = more;
-            }
-            None => return after.strip_prefix('=').map(|figures| (label, figures)),
-        }
+/// What stands before a label, and the label, with doubled quotes as one. Without quotes it is all
+/// words of the line, as Icinga reads it: `h:\ Used Space=21Gb`.
+fn split_label(before: &str) -> (&str, Option<String>) {
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let label = before[line..].trim();
+    if !label.contains(['\'', '"', ';']) {
+        return (&before[..line], (!label.is_empty()).then(|| label.to_owned()));
     }
+    if let Some((other, quoted)) = label.strip_suffix('\'').and_then(|it| it.split_once('\'')) {
+        let start = line + before[line..].find(label).unwrap_or(0) + other.len();
+        return (&before[..start], Some(quoted.replace("''", "'")));
+    }
+    let word = label.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_clear = !word.starts_with('\'') && !word.contains(['"', ';']);
+    let other = &before[..before.trim_end().len() - word.len()];
+    (other, is_clear.then(|| word.to_owned()))
 }
 
 /// The length of the number at the start; an exponent is a part of it, as in `1e-05s`.

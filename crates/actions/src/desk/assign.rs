@@ -9,14 +9,18 @@ use crate::civil_time::MINUTE;
 use crate::decisions::IncidentEvent;
 use crate::identity::{short_id, subject_id};
 use crate::incident::{CauseState, Incident, MEMBERS_MAX, RootDetails};
+use crate::roster::RouteKey;
 use crate::{Finding, IncidentState, Urgency};
 
-/// The same root rule in the same tier joins an open incident within this time of the last one.
+/// The same root rule in the same tier, with the same targets, joins an open incident within this
+/// time of the last one.
 const JOIN_US: i64 = 5 * MINUTE;
 /// Open incidents; further roots are only counted.
 const OPEN_MAX: usize = 1_000;
-/// Open incidents that are notes, so that pages find space.
+/// Open incidents that are notes, so that mails find space.
 const OPEN_NOTES_MAX: usize = 500;
+/// Open incidents that are notes and mails, so that pages find space.
+const OPEN_QUIET_MAX: usize = 750;
 /// Causes of causes that are followed.
 const CHAIN_MAX: usize = 32;
 
@@ -65,6 +69,12 @@ impl<'a> FactList<'a> {
         &self.0[index]
     }
 
+    /// The finding of a subject, if it fires.
+    fn find(&self, subject: &str) -> Option<&'a Finding> {
+        let at = self.0.binary_search_by(|fact| fact.subject.as_str().cmp(subject)).ok()?;
+        Some(self.0[at].finding)
+    }
+
     /// The root of a finding, if it fires without a cause.
     pub(super) fn unexplained_root(&self, index: usize) -> Option<&Fact<'a>> {
         let root = self.at(self.at(index).root);
@@ -100,7 +110,17 @@ fn root_of(start: usize, findings: &[&Finding], by_id: &HashMap<&str, usize>) ->
 #[derive(Default)]
 struct HomeIndex {
     by_subject: HashMap<String, String>,
-    by_rule: HashMap<(String, String), String>,
+    by_rule: HashMap<JoinKey, String>,
+}
+
+/// What findings without a common cause have in common when they are one incident: one message
+/// reaches the people of all of them, and a silence covers all of them or none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct JoinKey {
+    rule: String,
+    tier: String,
+    route_group: Option<usize>,
+    is_muted: bool,
 }
 
 impl Desk {
@@ -110,7 +130,7 @@ impl Desk {
         now: Micros,
         facts: &FactList<'_>,
     ) -> BTreeMap<String, Vec<usize>> {
-        let mut homes = self.homes(now);
+        let mut homes = self.homes(now, facts);
         let mut counts = self.open_counts();
         let mut placed: Vec<(usize, String)> = Vec::new();
         self.uncounted = 0;
@@ -119,7 +139,7 @@ impl Desk {
             if home.is_none() && !facts.at(root).is_explained {
                 home = self.open_incident(now, facts.at(root), &mut counts);
                 if let Some(id) = &home {
-                    homes.by_rule.insert(rule_key(facts.at(root).finding), id.clone());
+                    homes.by_rule.insert(self.join_key(now, facts.at(root).finding), id.clone());
                 }
                 self.uncounted += usize::from(home.is_none());
             }
@@ -136,7 +156,7 @@ impl Desk {
         by_incident
     }
 
-    fn homes(&self, now: Micros) -> HomeIndex {
+    fn homes(&self, now: Micros, facts: &FactList<'_>) -> HomeIndex {
         let mut homes = HomeIndex::default();
         let mut order: Vec<&Incident> =
             self.incidents.values().filter(|each| each.state != IncidentState::Merged).collect();
@@ -152,17 +172,37 @@ impl Desk {
             let is_joinable = is_recent && (is_news || incident.is_resolved_by_hand());
             let is_full = incident.is_open() && incident.members.len() >= MEMBERS_MAX;
             if is_joinable || is_full {
-                let key = (incident.root.rule.clone(), incident.root.tier.clone());
+                let root = facts.find(&incident.root.subject_id);
+                let key = JoinKey {
+                    rule: incident.root.rule.clone(),
+                    tier: incident.root.tier.clone(),
+                    route_group: self.roster.route_group(incident.route_key()),
+                    is_muted: root.is_some_and(|root| self.muted_by(now, root).is_some()),
+                };
                 homes.by_rule.insert(key, incident.id.clone());
             }
         }
         homes
     }
 
+    fn join_key(&self, now: Micros, finding: &Finding) -> JoinKey {
+        JoinKey {
+            rule: finding.rule.clone(),
+            tier: finding.tier.clone(),
+            route_group: self.roster.route_group(RouteKey {
+                rule: &finding.rule,
+                host: &finding.host,
+                tier: &finding.tier,
+                subject: &finding.subject,
+            }),
+            is_muted: self.muted_by(now, finding).is_some(),
+        }
+    }
+
     fn open_counts(&self) -> OpenCounts {
-        let open = self.incidents.values().filter(|incident| incident.is_open());
-        let notes = open.clone().filter(|incident| incident.class == Urgency::Note);
-        OpenCounts { all: open.count(), notes: notes.count() }
+        let mut counts = OpenCounts::default();
+        self.incidents.values().filter(|it| it.is_open()).for_each(|it| counts.add(it.class));
+        counts
     }
 
     /// The incident of a group of findings with one root; merges the incidents that it joins.
@@ -186,9 +226,11 @@ impl Desk {
             }
         }
         let Some((_, oldest)) = found.pop_first() else {
-            let same_rule = homes.by_rule.get(&rule_key(facts.at(root).finding));
-            let is_joining = !facts.at(root).is_explained;
-            return same_rule.filter(|_| is_joining).map(|id| self.follow(id));
+            if facts.at(root).is_explained {
+                return None;
+            }
+            let same_rule = homes.by_rule.get(&self.join_key(now, facts.at(root).finding));
+            return same_rule.map(|id| self.follow(id));
         };
         for (_, younger) in found {
             let its_root = self.incidents.get(&younger).map(|each| each.root.subject_id.as_str());
@@ -205,12 +247,10 @@ impl Desk {
         root: &Fact<'_>,
         counts: &mut OpenCounts,
     ) -> Option<String> {
-        let is_note = root.finding.class == Urgency::Note;
-        if counts.all >= OPEN_MAX || (is_note && counts.notes >= OPEN_NOTES_MAX) {
+        if !counts.has_space(root.finding.class) {
             return None;
         }
-        counts.all += 1;
-        counts.notes += usize::from(is_note);
+        counts.add(root.finding.class);
         let id = self.free_id(&root.subject, now);
         let details = RootDetails::from_finding(root.finding, &root.subject);
         self.incidents.insert(id.clone(), Incident::open(id.clone(), now, details));
@@ -276,10 +316,34 @@ impl Desk {
     }
 }
 
-/// Open incidents, and how many of them are notes.
+/// Open incidents, and how many of them are notes and mails.
+#[derive(Default)]
 struct OpenCounts {
     all: usize,
     notes: usize,
+    mails: usize,
+}
+
+impl OpenCounts {
+    fn add(&mut self, class: Urgency) {
+        self.all += 1;
+        match class {
+            Urgency::Note => self.notes += 1,
+            Urgency::Mail => self.mails += 1,
+            Urgency::Page => {}
+        }
+    }
+
+    /// Whether one more may open.
+    fn has_space(&self, class: Urgency) -> bool {
+        let quiet = self.notes + self.mails;
+        self.all < OPEN_MAX
+            && match class {
+                Urgency::Note => self.notes < OPEN_NOTES_MAX && quiet < OPEN_QUIET_MAX,
+                Urgency::Mail => quiet < OPEN_QUIET_MAX,
+                Urgency::Page => true,
+            }
+    }
 }
 
 /// Whether a finding that is now explained counted on its own until now, so that its cause came
@@ -293,8 +357,4 @@ fn is_cause_late(incident: &Incident, subject: &str) -> bool {
 /// Order of two findings of one subject; the higher one counts.
 fn rank(finding: &Finding) -> (Urgency, bool, &str) {
     (finding.class, finding.cause_finding_id.is_none(), &finding.finding_id)
-}
-
-fn rule_key(finding: &Finding) -> (String, String) {
-    (finding.rule.clone(), finding.tier.clone())
 }

@@ -74,7 +74,6 @@ impl Desk {
         }
         incident.state = IncidentState::Resolved;
         incident.resolved_us = Some(now.0);
-        incident.escalation = None;
         incident.pending = None;
         self.send_end(now, id, "resolved");
         self.record(now, id, IncidentEvent::Resolved, "resolved");
@@ -100,6 +99,10 @@ impl Desk {
         } else if incident.is_reported_over {
             let change = "firing again".to_owned();
             incident.pending = Some(PendingMail { due_us: now.0 + gather, change });
+        }
+        // Nobody acknowledged it: an end in between is no reason to begin with the first target.
+        if let Some(escalation) = &mut incident.escalation {
+            escalation.due_us = escalation.due_us.max(now.0 + gather);
         }
         // An acknowledgement that ended in between is over; it does not expire aloud.
         incident.ack.take_if(|ack| ack.until_us <= now.0);

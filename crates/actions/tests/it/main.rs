@@ -16,6 +16,7 @@ mod incidents;
 mod limits;
 mod messages;
 mod policy_check;
+mod reports;
 mod rotas;
 mod silences;
 mod simulation;

@@ -86,7 +86,7 @@ fn is_mention(after: &str) -> bool {
 }
 
 /// Text as its start, with `…` when something is cut off; `unit` measures a character.
-fn cut_by(text: &str, max: usize, unit: fn(char) -> usize) -> String {
+pub(crate) fn cut_by(text: &str, max: usize, unit: fn(char) -> usize) -> String {
     if text.chars().map(unit).sum::<usize>() <= max {
         return text.to_owned();
     }

@@ -11,8 +11,8 @@ mod text;
 
 pub(crate) use chart::{chart, has_chart};
 pub(crate) use clean::{
-    ascii, cut_bytes, cut_units, escape_html, is_invisible, is_mention_word, is_scheme, one_line,
-    unlinked,
+    ascii, cut_by, cut_bytes, cut_units, escape_html, is_invisible, is_mention_word, is_scheme,
+    one_line, unlinked,
 };
 pub use html::html;
 pub use phone::phone;

@@ -1,10 +1,19 @@
 //! The result of one attempt, and the record that follows from it: pure.
+//!
+//! A page does not wait for a receiver that is away: within a minute it goes to the person's next
+//! contact. The last contact is tried for as long as the notice lives, and so is every other kind.
 
 use std::time::Duration;
+
+use weir_actions::NoticeKind;
 
 use super::record::{NoticeRecord, NoticeState};
 use crate::http_client::shortened;
 use crate::receiver::{Accepted, RetryAdvice, SendError};
+
+/// A page that could not be tried again within this time after its first attempt goes to the next
+/// contact.
+const PAGE_PATIENCE_US: i64 = 60_000_000;
 
 /// The result of one attempt.
 #[derive(Debug)]
@@ -45,7 +54,7 @@ impl AttemptResult {
             Self::TimedOut => {
                 record.answer = Some("no answer within 10 s".to_owned());
                 record.is_repeat = true;
-                wait(&mut record, pause, now_us);
+                try_later(&mut record, pause, now_us);
             }
             Self::Unsent => {
                 record.attempt -= 1;
@@ -60,19 +69,31 @@ fn refuse(record: &mut NoticeRecord, retry: RetryAdvice, pause: Duration, now_us
     match retry {
         RetryAdvice::Never => record.enter(NoticeState::Failed, now_us),
         // A pause beyond the notice's life is a refusal.
-        RetryAdvice::After(pause) if after(now_us, pause) >= record.notice.expires_us => {
+        RetryAdvice::After(ordered) if after(now_us, ordered) >= record.notice.expires_us => {
             record.enter(NoticeState::Failed, now_us);
         }
-        RetryAdvice::After(pause) => {
+        RetryAdvice::After(ordered) => {
             record.is_pause_ordered = true;
-            wait(record, pause, now_us);
+            // "Retry at once" again and again is no reason to flood the receiver.
+            try_later(record, ordered.max(pause), now_us);
         }
-        RetryAdvice::Backoff => wait(record, pause, now_us),
+        RetryAdvice::Backoff => try_later(record, pause, now_us),
         RetryAdvice::Unclear => {
             record.is_repeat = true;
-            wait(record, pause, now_us);
+            try_later(record, pause, now_us);
         }
     }
+}
+
+/// The next attempt after a pause, or the end at this contact if a page would wait too long.
+fn try_later(record: &mut NoticeRecord, pause: Duration, now_us: i64) {
+    let has_other = record.notice.kind == NoticeKind::Page && !record.notice.fallbacks.is_empty();
+    let first = record.history.iter().find(|step| step.state == NoticeState::Sending);
+    let first_us = first.map_or(now_us, |step| step.ts_us);
+    if has_other && after(now_us, pause) > first_us.saturating_add(PAGE_PATIENCE_US) {
+        return record.enter(NoticeState::Failed, now_us);
+    }
+    wait(record, pause, now_us);
 }
 
 fn wait(record: &mut NoticeRecord, pause: Duration, now_us: i64) {

@@ -112,6 +112,49 @@ async fn refusal_for_good_goes_to_the_next_contact_at_once_and_so_does_the_end()
     assert_eq!(stage.mail.arrivals.lock()[1].1.thread.as_deref(), Some("id of p"));
 }
 
+/// grafana/grafana#118274 and #18735: a contact that is away for an hour keeps the page from the
+/// others; MinnDevelopment/discord-webhooks#97 and discord/discord-api-docs#5385: a service that
+/// orders a pause of 38 minutes, or of an hour.
+#[tokio::test(start_paused = true)]
+async fn page_leaves_a_contact_that_is_away_within_a_minute_and_its_end_follows() {
+    let hour = Behaviour::Refuse(RetryAdvice::After(Duration::from_secs(3_600)));
+    let long = Behaviour::Refuse(RetryAdvice::After(Duration::from_secs(2_285)));
+    for (away, seconds) in [(BACKOFF, 60), (Behaviour::Swallow, 75), (hour, 1), (long, 1)] {
+        let mut stage = Stage::new(ScriptedReceiver::new(&[away; 50]));
+        let fallbacks = vec![("mail".to_owned(), None)];
+        stage.play(&[Notice { fallbacks, ..page("p") }], seconds).await;
+        assert_eq!(stage.mail.arrived(), ["p"], "{away:?}");
+        assert_eq!(stage.state("p"), NoticeState::Failed);
+        stage.play(&[notice("mail", NoticeKind::Resolved, 2, "r")], 1).await;
+        assert_eq!(stage.mail.arrived(), ["p", "r"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_pause_a_mail_and_the_last_contact_wait() {
+    let short = Behaviour::Refuse(RetryAdvice::After(Duration::from_secs(20)));
+    let mut stage = Stage::new(ScriptedReceiver::new(&[short]));
+    let fallbacks = vec![("mail".to_owned(), None)];
+    stage.play(&[Notice { fallbacks: fallbacks.clone(), ..page("p") }], 25).await;
+    assert_eq!((stage.chat.arrived(), stage.mail.arrived().len()), (vec!["p".to_owned()], 0));
+    let mut stage = Stage::new(ScriptedReceiver::new(&[BACKOFF; 9]));
+    let mail = notice("chat", NoticeKind::Mail, 1, "m");
+    stage.play(&[Notice { fallbacks, ..mail }], 600).await;
+    assert_eq!((stage.chat.arrived(), stage.mail.arrived().len()), (vec!["m".to_owned()], 0));
+    let mut stage = Stage::new(ScriptedReceiver::new(&[BACKOFF; 9]));
+    stage.play(&[page("p")], 600).await;
+    assert_eq!(stage.chat.arrived(), ["p"]);
+}
+
+/// "Retry at once", said again and again, is no reason to flood a receiver.
+#[tokio::test(start_paused = true)]
+async fn pause_of_nothing_is_as_long_as_the_usual_one() {
+    let at_once = Behaviour::Refuse(RetryAdvice::After(Duration::ZERO));
+    let mut stage = Stage::new(ScriptedReceiver::new(&[at_once; 100]));
+    stage.play(&[page("p")], 30).await;
+    assert!(stage.record("p").attempt <= 6, "{}", stage.record("p").attempt);
+}
+
 #[tokio::test(start_paused = true)]
 async fn refusal_without_another_contact_fails() {
     let mut stage = Stage::new(ScriptedReceiver::new(&[NEVER]));

@@ -74,7 +74,7 @@ impl Receiver for DiscordReceiver {
             return Err(self.client.refusal(&answer, message.now_us));
         }
         let Some(id) = body["id"].as_str() else {
-            return Err(self.client.unusable(&answer, RetryAdvice::Backoff));
+            return Err(self.client.unusable(&answer, answer.unusable_advice()));
         };
         Ok(Accepted { answer: answer.status.to_string(), external_id: Some(id.to_owned()) })
     }
@@ -137,7 +137,18 @@ mod tests {
         assert_eq!(receiver(&double).probe().await.unwrap(), "webhook `weir` exists");
         double.next(ScriptedAnswer::status(204));
         let error = receiver(&double).send(&message(NoticeKind::Page)).await.unwrap_err();
-        assert_eq!(error.retry, RetryAdvice::Backoff, "204 confirms nothing");
+        assert_eq!(error.retry, RetryAdvice::Unclear, "204 confirms nothing");
+    }
+
+    /// discord/discord-api-docs#5810: a ban without any pause in headers or body.
+    #[tokio::test]
+    async fn ban_without_a_pause_is_tried_later() {
+        let double = HttpDouble::start(contract).await;
+        let message_text = "You are being blocked from accessing our API temporarily due to exceeding \
+            our rate limits frequently.";
+        double.next(ScriptedAnswer::json(429, &json!({"code": 0, "message": message_text})));
+        let error = receiver(&double).send(&message(NoticeKind::Page)).await.unwrap_err();
+        assert_eq!(error.retry, RetryAdvice::Backoff);
     }
 
     #[tokio::test]

@@ -194,10 +194,21 @@ impl Receiver for NtfyReceiver {
         Ok(Accepted { answer: answer.status.to_string(), external_id })
     }
 
-    /// `GET /TOPIC/auth` checks the login for the topic.
+    /// `GET /TOPIC/auth` checks whether the login may read the topic; a wrong one gets 401. A login that
+    /// may only write gets 403, which is all that can be known without a message.
     async fn probe(&self) -> Result<String, SendError> {
         let request = self.request(Method::GET, &[&self.topic, "auth"]);
-        self.client.accepted(request, 0).await?;
+        let answer = self.client.exchange(request).await?;
+        if answer.status == 403 && (self.token.is_some() || self.login.is_some()) {
+            let topic = &self.topic;
+            return Ok(format!(
+                "the login is valid; it may not read topic `{topic}`, and whether it may write shows \
+                 with a message"
+            ));
+        }
+        if !answer.is_success() {
+            return Err(self.client.refusal(&answer, 0));
+        }
         Ok(format!("topic `{}` is open to this login", self.topic))
     }
 
@@ -354,5 +365,34 @@ mod tests {
         let error = receiver(&double).send(&sample).await.unwrap_err();
         assert_eq!(error.retry, RetryAdvice::Never);
         assert!(double.requests().is_empty());
+    }
+
+    /// binwiederhier/ntfy's `/auth` demands the right to read, which a token for publishing lacks.
+    #[tokio::test]
+    async fn login_that_may_only_write_passes_the_probe() {
+        let double = HttpDouble::start(contract).await;
+        double.next(ScriptedAnswer::status(403));
+        assert!(receiver(&double).probe().await.unwrap().contains("may not read"));
+        double.next(ScriptedAnswer::status(401));
+        receiver(&double).probe().await.unwrap_err();
+        let open = TestSettings::new(&[("url", &double.url("")), ("topic", "weir")]);
+        open.open("ntfy").unwrap().probe().await.unwrap_err();
+    }
+
+    /// binwiederhier/ntfy#737, liketrek/TREK#1621, activepieces/activepieces#3529: headers with other
+    /// letters than ASCII are refused or garbled.
+    #[tokio::test]
+    async fn headers_are_ascii_whatever_the_data_has() {
+        let double = HttpDouble::start(contract).await;
+        for mut sample in [evil_message(), long_message()] {
+            sample.page_url = "https://wéir.example.net/ü;,\"".to_owned();
+            sample.notice.person = Some("Zoë".to_owned());
+            receiver(&double).send(&sample).await.unwrap();
+            let request = double.last();
+            for name in ["title", "actions", "priority"] {
+                let text = request.header(name).unwrap_or_default();
+                assert!(text.is_ascii(), "{name}: {text}");
+            }
+        }
     }
 }

@@ -71,7 +71,7 @@ impl PushoverReceiver {
             return Err(self.client.refusal(&answer, now_us));
         }
         if answer.json()["status"] != 1 {
-            return Err(self.client.unusable(&answer, RetryAdvice::Backoff));
+            return Err(self.client.unusable(&answer, answer.unusable_advice()));
         }
         Ok(answer)
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-use crate::forms::{NoticeText, chat_text, cut_units, unlinked};
+use crate::forms::{NoticeText, chat_text, cut_by, cut_units, unlinked};
 use crate::http_client::{HttpAnswer, HttpClient};
 use crate::receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
 use crate::settings::{
@@ -29,8 +29,16 @@ const WEBHOOK: UrlDefault =
 const HEADER_CHARS_MAX: usize = 150;
 const SECTION_CHARS_MAX: usize = 3000;
 /// Errors of the API that pass: <https://docs.slack.dev/reference/methods/chat.postMessage>.
-const PASSING: &[&str] =
-    &["fatal_error", "internal_error", "ratelimited", "request_timeout", "service_unavailable"];
+const PASSING: &[&str] = &[
+    "message_limit_exceeded",
+    "rate_limited",
+    "ratelimited",
+    "request_timeout",
+    "service_unavailable",
+    "team_added_to_org",
+];
+/// Errors before which a part of the work may have been done.
+const UNCLEAR: &[&str] = &["fatal_error", "internal_error"];
 
 #[derive(Debug)]
 struct SlackReceiver {
@@ -64,11 +72,12 @@ impl SlackReceiver {
         if body["ok"] == true {
             return Ok(answer);
         }
-        let passes = match body["error"].as_str() {
-            Some(error) => PASSING.contains(&error),
-            None => true,
+        let retry = match body["error"].as_str() {
+            Some(error) if PASSING.contains(&error) => RetryAdvice::Backoff,
+            Some(error) if UNCLEAR.contains(&error) => RetryAdvice::Unclear,
+            Some(_) => RetryAdvice::Never,
+            None => answer.unusable_advice(),
         };
-        let retry = if passes { RetryAdvice::Backoff } else { RetryAdvice::Never };
         Err(self.client.unusable(&answer, retry))
     }
 
@@ -92,7 +101,7 @@ impl SlackReceiver {
         let request = self.client.post_json(self.url.clone(), &content(message));
         let answer = self.client.accepted(request, message.now_us).await?;
         if answer.body.trim_ascii() != b"ok" {
-            return Err(self.client.unusable(&answer, RetryAdvice::Backoff));
+            return Err(self.client.unusable(&answer, answer.unusable_advice()));
         }
         Ok(Accepted { answer: self.client.said(&answer), external_id: None })
     }
@@ -103,8 +112,14 @@ fn escaped(text: &str) -> String {
     unlinked(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Slack keeps `&`, `<` and `>` escaped, so that they count as their escapes.
 fn plain_text(text: &str, max: usize) -> Value {
-    json!({"type": "plain_text", "text": cut_units(&unlinked(text), max), "emoji": false})
+    let text = cut_by(&unlinked(text), max, |letter| match letter {
+        '&' => "&amp;".len(),
+        '<' | '>' => "&lt;".len(),
+        _ => letter.len_utf16(),
+    });
+    json!({"type": "plain_text", "text": text, "emoji": false})
 }
 
 fn content(message: &Message) -> Value {
@@ -240,12 +255,40 @@ mod tests {
         assert_eq!(error.retry, RetryAdvice::Never);
         assert!(error.message.contains("channel_not_found"), "{error}");
         let receiver = by_api(&double, "C1");
-        let passing = json!({"ok": false, "error": "internal_error"});
-        for answer in [ScriptedAnswer::json(200, &passing), ScriptedAnswer::text(200, "<html>")] {
-            double.next(answer);
+        // grafana-cold-storage/oncall#5204 has `message_limit_exceeded`.
+        for (name, retry) in [
+            ("message_limit_exceeded", RetryAdvice::Backoff),
+            ("rate_limited", RetryAdvice::Backoff),
+            ("internal_error", RetryAdvice::Unclear),
+            ("channel_is_archived", RetryAdvice::Never),
+        ] {
+            double.next(ScriptedAnswer::json(200, &json!({"ok": false, "error": name})));
             let error = receiver.send(&message(NoticeKind::Page)).await.unwrap_err();
-            assert_eq!(error.retry, RetryAdvice::Backoff);
+            assert_eq!(error.retry, retry, "{name}");
         }
+        // A page of some proxy, and answers whose end is lost: the message may be in the channel.
+        for (body, retry) in [
+            ("<html>", RetryAdvice::Backoff),
+            ("", RetryAdvice::Unclear),
+            ("{\"ok\":true,\"ch", RetryAdvice::Unclear),
+        ] {
+            double.next(ScriptedAnswer::text(200, body));
+            let error = receiver.send(&message(NoticeKind::Page)).await.unwrap_err();
+            assert_eq!(error.retry, retry, "{body}");
+        }
+    }
+
+    /// target/goalert#2178: the limit is reached by the escapes of the text.
+    #[tokio::test]
+    async fn escapes_count_for_the_limit() {
+        let double = HttpDouble::start(api).await;
+        let mut sample = message(NoticeKind::Page);
+        sample.notice.incident.fix = "a && b > c ".repeat(500);
+        by_api(&double, "C1").send(&sample).await.unwrap();
+        let body = double.last().json();
+        let text = body["blocks"][1]["text"]["text"].as_str().unwrap();
+        let escaped = text.replace('&', "&amp;").replace('>', "&gt;");
+        assert!((2_900..=3_000).contains(&escaped.chars().count()), "{}", escaped.len());
     }
 
     #[tokio::test]

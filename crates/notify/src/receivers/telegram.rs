@@ -67,7 +67,7 @@ impl TelegramReceiver {
             return Err(self.client.refusal(answer, now_us));
         }
         if body["ok"] != true {
-            return Err(self.client.unusable(answer, RetryAdvice::Backoff));
+            return Err(self.client.unusable(answer, answer.unusable_advice()));
         }
         Ok(body["result"].clone())
     }
@@ -128,22 +128,47 @@ impl TelegramReceiver {
     }
 }
 
+/// The chat that a group became: its old number takes no messages any more.
+fn moved_chat(answer: &HttpAnswer) -> Option<i64> {
+    answer.json()["parameters"]["migrate_to_chat_id"].as_i64()
+}
+
+fn moved_words(chat: i64) -> String {
+    format!("the group has another number now: set `chat` to {chat}")
+}
+
 #[async_trait]
 impl Receiver for TelegramReceiver {
     async fn send(&self, message: &Message) -> Result<Accepted, SendError> {
-        let request = self.client.post_json(self.method_url("sendMessage"), &self.content(message));
-        let answer = self.client.exchange(request).await?;
+        let mut content = self.content(message);
+        let send = |content: &Value| {
+            self.client.exchange(self.client.post_json(self.method_url("sendMessage"), content))
+        };
+        let mut answer = send(&content).await?;
+        let moved = moved_chat(&answer);
+        if let Some(chat) = moved {
+            content["chat_id"] = json!(chat);
+            answer = send(&content).await?;
+        }
         let result = self.result(&answer, message.now_us)?;
         let external_id = result["message_id"].as_i64().map(|id| id.to_string());
-        Ok(Accepted { answer: format!("{} ok", answer.status), external_id })
+        let words = moved.map(|chat| format!("; {}", moved_words(chat))).unwrap_or_default();
+        Ok(Accepted { answer: format!("{} ok{words}", answer.status), external_id })
     }
 
+    /// `getMe`, and `getChat`, which finds a wrong chat before a page does.
     async fn probe(&self) -> Result<String, SendError> {
         let request = self.client.request(Method::GET, self.method_url("getMe"));
-        let answer = self.client.exchange(request).await?;
-        let result = self.result(&answer, 0)?;
+        let result = self.result(&self.client.exchange(request).await?, 0)?;
         let name = crate::shortened(result["username"].as_str().unwrap_or_default());
-        Ok(format!("logged in as `{name}`"))
+        let request =
+            self.client.post_json(self.method_url("getChat"), &json!({"chat_id": self.chat}));
+        let answer = self.client.exchange(request).await?;
+        let words = match moved_chat(&answer) {
+            Some(chat) => format!("; {}", moved_words(chat)),
+            None => self.result(&answer, 0).map(|_| String::new())?,
+        };
+        Ok(format!("logged in as `{name}`{words}"))
     }
 
     fn is_idempotent(&self) -> bool {
@@ -209,8 +234,24 @@ mod tests {
             "/bot123:abcdef/getMe" => {
                 ScriptedAnswer::json(200, &json!({"ok": true, "result": {"username": "weir_bot"}}))
             }
-            "/bot123:abcdef/sendMessage" if body["chat_id"] != "-100" => {
+            "/bot123:abcdef/sendMessage" | "/bot123:abcdef/getChat"
+                if body["chat_id"] == "-1234" =>
+            {
+                let parameters = json!({"migrate_to_chat_id": -1_001_557_912_345_i64});
+                let description = "Bad Request: group chat was upgraded to a supergroup chat";
+                let refusal = json!({
+                    "ok": false, "error_code": 400, "description": description,
+                    "parameters": parameters,
+                });
+                ScriptedAnswer::json(400, &refusal)
+            }
+            "/bot123:abcdef/sendMessage" | "/bot123:abcdef/getChat"
+                if body["chat_id"] != "-100" && body["chat_id"] != -1_001_557_912_345_i64 =>
+            {
                 ScriptedAnswer::json(400, &json!({"ok": false, "description": "chat not found"}))
+            }
+            "/bot123:abcdef/getChat" => {
+                ScriptedAnswer::json(200, &json!({"ok": true, "result": {"id": -100}}))
             }
             "/bot123:abcdef/sendMessage"
                 if is_parsed && shown.is_some_and(|units| units <= 4096) =>
@@ -222,7 +263,11 @@ mod tests {
     }
 
     fn receiver(double: &HttpDouble) -> Box<dyn Receiver> {
-        let mut settings = TestSettings::new(&[("url", &double.url("")), ("chat", "-100")]);
+        receiver_of(double, "-100")
+    }
+
+    fn receiver_of(double: &HttpDouble, chat: &str) -> Box<dyn Receiver> {
+        let mut settings = TestSettings::new(&[("url", &double.url("")), ("chat", chat)]);
         settings.token = Some("123:abcdef");
         settings.open("telegram").unwrap()
     }
@@ -250,6 +295,21 @@ mod tests {
         assert_eq!(buttons.len(), 1, "the end has nothing to acknowledge");
         assert_eq!(button["url"], "https://weir.example.net/#/incidents/k3f9");
         assert_eq!(receiver(&double).probe().await.unwrap(), "logged in as `weir_bot`");
+    }
+
+    /// TwiN/gatus#179, Flexget/Flexget#967, ableev/Zabbix-in-Telegram#32: a group that became a
+    /// supergroup has another number, and every message to the old one is refused.
+    #[tokio::test]
+    async fn message_follows_a_group_to_its_new_number() {
+        let double = HttpDouble::start(contract).await;
+        let receiver = receiver_of(&double, "-1234");
+        let accepted = receiver.send(&message(NoticeKind::Page)).await.unwrap();
+        assert_eq!(accepted.external_id.as_deref(), Some("77"));
+        assert!(accepted.answer.ends_with("set `chat` to -1001557912345"), "{}", accepted.answer);
+        let probed = receiver.probe().await.unwrap();
+        assert!(probed.ends_with("set `chat` to -1001557912345"), "{probed}");
+        let wrong = receiver_of(&double, "-5").probe().await.unwrap_err();
+        assert!(wrong.message.contains("chat not found"), "{wrong}");
     }
 
     /// A press of the button is an answer of that person, also for an incident that is gone

@@ -108,8 +108,9 @@ impl ConfigReader {
         if seen.len() >= FILES_MAX || !seen.insert(path.to_owned()) {
             return Ok(());
         }
-        let text = std::fs::read_to_string(path).map_err(|error| (path.to_owned(), error))?;
-        self.read((&path.display().to_string(), &text))
+        // Comments may be in any encoding.
+        let bytes = std::fs::read(path).map_err(|error| (path.to_owned(), error))?;
+        self.read((&path.display().to_string(), &String::from_utf8_lossy(&bytes)))
     }
 
     fn read(&mut self, (path, text): (&str, &str)) -> Result<(), (PathBuf, io::Error)> {

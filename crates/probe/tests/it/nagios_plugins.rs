@@ -236,3 +236,92 @@ fn commands_of_debians_nrpe_are_imported_and_run() {
         assert!(!outcome.output.is_empty(), "{command:?}");
     }
 }
+
+/// The figures of an output, as a table has them, and what is none.
+fn figures(output: &str) -> Vec<String> {
+    let result = weir_parse::plugin::PluginResult::parse(CheckState::Ok, output);
+    let read = result.values.iter().map(|value| format!("{} = {value}", value.label));
+    read.chain(result.unread.iter().map(|text| format!("? {text}"))).collect()
+}
+
+/// Outputs of real plugins that are outside of the guidelines.
+#[test]
+fn figures_of_public_reports_are_read_where_they_are_clear() {
+    let cases: [(&str, &[&str]); 7] = [
+        // shawn-sterling/graphios#54: spaces in labels without quotes.
+        (
+            "ok|d:\\ Used Space=75.48Gb;90.00;95.00;0.00;100.00 h:\\ Used Space=21.14Gb;45.00;47.50;0.00;50.00",
+            &["d:\\ Used Space = 75.48Gb;90;95;0;100", "h:\\ Used Space = 21.14Gb;45;47.5;0;50"],
+        ),
+        (
+            "ok|'SMTP CONNECTIONS'=1766;7000;10000;; 5 min avg Load=59%;80;90;0;100",
+            &["SMTP CONNECTIONS = 1766;7000;10000", "5 min avg Load = 59%;80;90;0;100"],
+        ),
+        // lausser/check_logfiles#17.
+        (
+            "OK - no errors or warnings|some space_lines=0 some space_warnings=0",
+            &["some space_lines = 0", "some space_warnings = 0"],
+        ),
+        // IBM/nagios-for-i#20: spaces around the equals sign.
+        (
+            "CPU Utilization = 11.11% | 'CPU Utilization' = 11.11%;10.0;20.0",
+            &["CPU Utilization = 11.11%;10;20"],
+        ),
+        // madrisan/nagios-plugins-linux#140: a comma behind the unit.
+        (
+            "memory WARNING|mem_available=1896848kB;3275275;1637637;0;16376376 mem_inactive=14287416kB, \
+             vmem_pageouts/s=8926, vmem_pgmajfault/s=6",
+            &[
+                "mem_available = 1896848kB;3275275;1637637;0;16376376",
+                "mem_inactive = 14287416kB",
+                "vmem_pageouts/s = 8926",
+                "vmem_pgmajfault/s = 6",
+            ],
+        ),
+        // Icinga/icinga2#3606: a table in the figures.
+        (
+            "NETWORK OK 57518B/s | network=57518B/s;;;0; netI=\"vmxnet3 Ethernet Adapter \\_2\";in=9143B/s;out=48375B/s",
+            &[
+                "network = 57518B/s;;;0",
+                "? netI=\"vmxnet3",
+                "? Ethernet",
+                "? Adapter",
+                "? \\_2\";in=9143B/s;out=48375B/s",
+            ],
+        ),
+        // shawn-sterling/graphios#71: long labels in quotes; lingej/pnp4nagios#118: an unknown value.
+        (
+            "ok|'Intel(R) PRO/1000 MT Network Connection_in_prct'=0%;8000;9000;0;100 mytestvalue=U",
+            &[
+                "Intel(R) PRO/1000 MT Network Connection_in_prct = 0%;8000;9000;0;100",
+                "mytestvalue = U",
+            ],
+        ),
+    ];
+    for (output, expected) in cases {
+        assert_eq!(figures(output), expected, "{output}");
+    }
+    // A label does not reach over the end of a line.
+    let lines = "ok\nmore|a=1\nlast words\nb=2";
+    assert_eq!(figures(lines), ["a = 1", "b = 2", "? last", "? words"]);
+}
+
+/// NagiosEnterprises/nrpe#202: a directory that includes itself; #144: later files replace commands;
+/// comments in Latin-1 are common in files of twenty years.
+#[test]
+fn nrpe_files_of_public_reports_are_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let include = format!("include_dir={}\n", directory.path().display());
+    let mut main =
+        b"# gr\xfc\xdfe\ncommand[check_load]=/usr/lib/nagios/plugins/check_load -w 1 -c 2\n"
+            .to_vec();
+    main.extend_from_slice(include.as_bytes());
+    std::fs::write(path("nrpe.cfg"), main).expect("written");
+    let own = "include_dir=/nowhere\r\ncommand[check_load]=/usr/lib/nagios/plugins/check_load -w 15,10,5 -c 30,25,20\r\n";
+    std::fs::write(path("own.cfg"), format!("{include}{own}")).expect("written");
+    let config = NrpeConfig::load(&path("nrpe.cfg")).expect("it can be read");
+    let [command] = &config.commands[..] else { panic!("{config:?}") };
+    assert_eq!(command.argv[1..], ["-w", "15,10,5", "-c", "30,25,20"]);
+    assert!(config.refused.is_empty(), "{config:?}");
+}

@@ -117,13 +117,23 @@ impl SmtpReceiver {
         Ok(Self { server: address.server, port: address.port, tls, from, to, login })
     }
 
+    /// The name in `EHLO`: the sender's domain. Relays refuse `localhost` and the address that
+    /// stands for it.
+    fn hello(&self) -> ClientId {
+        let domain = self.from.email.domain();
+        if domain.is_ascii() && domain.contains('.') {
+            return ClientId::Domain(domain.to_owned());
+        }
+        ClientId::default()
+    }
+
     /// A connection that is encrypted and logged in as the settings have it.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let implicit = match &self.tls {
             SmtpTls::Implicit(parameters) => Some(parameters.clone()),
             _ => None,
         };
-        let (hello, server) = (ClientId::default(), (self.server.as_str(), self.port));
+        let (hello, server) = (self.hello(), (self.server.as_str(), self.port));
         let connected =
             AsyncSmtpConnection::connect_tokio1(server, Some(CONNECT_WAIT), &hello, implicit, None);
         let mut connection = connected.await.map_err(|error| self.failure(&error))?;

@@ -242,6 +242,32 @@ async fn a_refused_login_shows_neither_password_nor_its_encoding() {
     assert!(!error.message.contains("AHdlaX") && !format!("{receiver:?}").contains("hunter22"));
 }
 
+/// repoze/repoze.sendmail#50, pivotal-cf/email-resource#27, cyrusimap/cyrus-imapd#4960: relays refuse
+/// `EHLO localhost` and `EHLO [127.0.0.1]`.
+#[tokio::test]
+async fn greeting_names_the_senders_domain() {
+    let double = SmtpDouble::start(SmtpScript::default());
+    clear(&double).send(&message(NoticeKind::Page)).await.unwrap();
+    assert_eq!(double.commands()[0], "EHLO example.net");
+}
+
+/// PatchMon/PatchMon#845, prometheus/alertmanager#2068, thp/urlwatch#702: a line of over 998 bytes; and
+/// lines that begin with a dot.
+#[tokio::test]
+async fn long_lines_and_lines_with_a_dot_arrive_whole() {
+    let double = SmtpDouble::start(SmtpScript::default());
+    let mut sample = message(NoticeKind::Page);
+    let incident = &mut sample.notice.incident;
+    (incident.why, incident.fix) = ("w".repeat(1_900), ".".to_owned());
+    incident.summary = format!(".hidden {}", "x".repeat(1_500));
+    clear(&double).send(&sample).await.unwrap();
+    let mail = double.mails().pop().unwrap();
+    assert!(mail.lines().all(|line| line.len() <= 998), "{mail}");
+    let unfolded = mail.replace("=\r\n", "");
+    assert!(unfolded.contains(&"w".repeat(1_900)), "{mail}");
+    assert!(unfolded.contains("\r\n.hidden xxx") && unfolded.contains("\r\n  .\r\n"), "{mail}");
+}
+
 #[test]
 fn settings_are_checked() {
     let cases = [
