@@ -239,7 +239,7 @@ fn commands_of_debians_nrpe_are_imported_and_run() {
 
 /// The figures of an output, as a table has them, and what is none.
 fn figures(output: &str) -> Vec<String> {
-    let result = weir_parse::plugin::PluginResult::parse(CheckState::Ok, output);
+    let result = weir_plugin::PluginResult::parse(CheckState::Ok, output);
     let read = result.values.iter().map(|value| format!("{} = {value}", value.label));
     read.chain(result.unread.iter().map(|text| format!("? {text}"))).collect()
 }
