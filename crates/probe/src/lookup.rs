@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_collect::logs::FoundDirective;
+use weir_resolver::{ResolverConfig, SERVERS_MAX, code_name};
 use weir_tables::{Micros, NameLookup, NameLookupRows, Program};
 
 use crate::name::{self, TimedAnswer};
-use crate::resolver::{self, ResolverConfig};
 
 const NAME_LIMIT: usize = 24;
 const OWN_RESOLVER_LIMIT: usize = 3;
@@ -120,7 +120,7 @@ pub(super) fn probe(
     targets: &LookupTargets,
 ) -> NameLookupRows {
     let mut rows = NameLookupRows::default();
-    let Some(config) = resolver::config(root) else { return rows };
+    let Some(config) = ResolverConfig::read(root) else { return rows };
     let known = names_in_hosts(root);
     let names: Vec<&LookupName> =
         targets.names.iter().filter(|target| !known.contains(&target.name)).collect();
@@ -129,7 +129,7 @@ pub(super) fn probe(
     }
     let own = targets.resolvers.iter().map(|server| (0, *server));
     let servers: Vec<(i64, IpAddr)> =
-        (1..).zip(config.servers.iter().copied().take(3)).chain(own).collect();
+        (1..).zip(config.servers.iter().copied().take(SERVERS_MAX)).chain(own).collect();
     let (names, config) = (names.as_slice(), &config);
     let answers: Vec<Vec<FoundName>> = std::thread::scope(|scope| {
         let threads: Vec<_> = servers
@@ -156,7 +156,7 @@ pub(super) fn probe(
                 config_line: target.line,
                 addresses: &found.addresses.join(", "),
                 duration_seconds: found.duration_seconds,
-                response_code: found.code.map(resolver::code_name),
+                response_code: found.code.map(code_name),
                 server_count,
             });
         }
@@ -180,7 +180,7 @@ fn look_up(
     config: &ResolverConfig,
 ) -> Vec<FoundName> {
     let candidates: Vec<Vec<String>> =
-        names.iter().map(|target| candidates(&target.name, config)).collect();
+        names.iter().map(|target| config.candidates(&target.name)).collect();
     let mut found = vec![FoundName::default(); names.len()];
     let longest = candidates.iter().map(Vec::len).max().unwrap_or_default();
     let mut open: Vec<usize> = (0..names.len()).collect();
@@ -223,15 +223,6 @@ fn summary(query: &str, answers: &[Option<TimedAnswer>]) -> FoundName {
     }
 }
 
-/// Names in the order in which the C library queries them.
-fn candidates(name: &str, config: &ResolverConfig) -> Vec<String> {
-    let dots = name.bytes().filter(|byte| *byte == b'.').count();
-    let longer = config.search.iter().map(|domain| format!("{name}.{domain}"));
-    let longer: Vec<String> = longer.filter(|name| name.len() < 254).collect();
-    let plain = vec![name.to_owned()];
-    if dots >= config.ndots { [plain, longer].concat() } else { [longer, plain].concat() }
-}
-
 /// Names that `/etc/hosts` answers.
 fn names_in_hosts(root: &Path) -> BTreeSet<String> {
     let bytes = std::fs::read(root.join("etc/hosts")).unwrap_or_default();
@@ -243,18 +234,6 @@ fn names_in_hosts(root: &Path) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn config(search: &[&str], ndots: usize) -> ResolverConfig {
-        let search = search.iter().map(|domain| (*domain).to_owned()).collect();
-        ResolverConfig { search, ndots, ..ResolverConfig::default() }
-    }
-
-    #[test]
-    fn names_are_queried_in_the_order_of_the_c_library() {
-        assert_eq!(candidates("db", &config(&["a.example"], 1)), ["db.a.example", "db"]);
-        assert_eq!(candidates("db.b", &config(&["a.example"], 1)), ["db.b", "db.b.a.example"]);
-        assert_eq!(candidates("db.b", &config(&["a.example"], 5)), ["db.b.a.example", "db.b"]);
-    }
 
     #[test]
     fn upstream_names_of_all_proxies_are_found_without_blocks_and_addresses() {

@@ -10,33 +10,18 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use weir_resolver::{HEADER_BYTES, ResolverConfig, SERVERS_MAX, code_name};
 use weir_tables::{Micros, ResolverProbe, ResolverProbeRows};
 
 /// Reply timeout; a lookup would wait 5 s.
 const WAIT: Duration = Duration::from_secs(2);
-const SERVER_LIMIT: usize = 3;
-const SEARCH_LIMIT: usize = 6;
-const FILE_LIMIT_BYTES: usize = 64 << 10;
-pub(super) const HEADER_BYTES: usize = 12;
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ResolverConfig {
-    pub(super) servers: Vec<IpAddr>,
-    pub(super) timeout_seconds: i64,
-    pub(super) attempts: i64,
-    /// Domains that are appended to short names.
-    pub(super) search: Vec<String>,
-    /// Dots from which a name counts as complete.
-    pub(super) ndots: usize,
-}
 
 /// Queries all servers; no rows without the file.
 pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
     let mut rows = ResolverProbeRows::default();
-    let Ok(bytes) = std::fs::read(root.join("etc/resolv.conf")) else { return rows };
-    let settings = parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]);
+    let Some(settings) = ResolverConfig::read(root) else { return rows };
     let server_count = i64::try_from(settings.servers.len()).unwrap_or(i64::MAX);
-    let servers = &settings.servers[..settings.servers.len().min(SERVER_LIMIT)];
+    let servers = &settings.servers[..settings.servers.len().min(SERVERS_MAX)];
     let id = u16::try_from(now.0.rem_euclid(1 << 16)).unwrap_or_default();
     let answers: Vec<io::Result<(Duration, u8)>> = std::thread::scope(|scope| {
         let threads: Vec<_> = servers
@@ -72,13 +57,7 @@ pub(super) fn probe(root: &Path, host: &str, now: Micros) -> ResolverProbeRows {
 
 /// The server that a lookup queries first.
 pub(super) fn first_server(root: &Path) -> Option<IpAddr> {
-    config(root)?.servers.first().copied()
-}
-
-/// Contents of `/etc/resolv.conf`.
-pub(super) fn config(root: &Path) -> Option<ResolverConfig> {
-    let bytes = std::fs::read(root.join("etc/resolv.conf")).ok()?;
-    Some(parse(&bytes[..bytes.len().min(FILE_LIMIT_BYTES)]))
+    ResolverConfig::read(root)?.servers.first().copied()
 }
 
 fn reason(error: &io::Error) -> String {
@@ -89,43 +68,6 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "no name server listens on port 53".to_owned(),
         _ => error.to_string().to_lowercase(),
     }
-}
-
-fn parse(bytes: &[u8]) -> ResolverConfig {
-    let mut settings =
-        ResolverConfig { timeout_seconds: 5, attempts: 2, ndots: 1, ..ResolverConfig::default() };
-    for line in String::from_utf8_lossy(bytes).lines() {
-        let mut words = line.split_whitespace();
-        match words.next() {
-            // An address may have a zone: `fe80::1%eth0`.
-            Some("nameserver") => settings.servers.extend(
-                words.next().and_then(|word| word.split('%').next()?.parse::<IpAddr>().ok()),
-            ),
-            // Of `domain` and `search`, the last one counts.
-            Some("search" | "domain") => {
-                let domains = words.map(|word| word.trim_end_matches('.').to_ascii_lowercase());
-                settings.search = domains.filter(|d| !d.is_empty()).take(SEARCH_LIMIT).collect();
-            }
-            Some("options") => {
-                for word in words {
-                    match word.split_once(':') {
-                        Some(("timeout", value)) => {
-                            settings.timeout_seconds = value.parse().unwrap_or(5).clamp(1, 30);
-                        }
-                        Some(("attempts", value)) => {
-                            settings.attempts = value.parse().unwrap_or(2).clamp(1, 5);
-                        }
-                        Some(("ndots", value)) => {
-                            settings.ndots = value.parse().unwrap_or(1).min(15);
-                        }
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    settings
 }
 
 /// Sends a query; returns the time until the reply with this id, and its response code.
@@ -169,36 +111,9 @@ fn response_code(answer: &[u8], id: u16) -> Option<u8> {
     (is_ours && answer[2] & 0x80 != 0).then(|| answer[3] & 0x0f)
 }
 
-pub(super) fn code_name(code: u8) -> &'static str {
-    match code {
-        0 => "NOERROR",
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        _ => "OTHER",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_and_options_are_read() {
-        let text =
-            b"# a comment\nsearch example.org\nnameserver 192.0.2.1\nnameserver fe80::1%eth0\n\
-            options timeout:1 attempts:9 rotate\nnameserver x\n";
-        let servers: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "fe80::1".parse().unwrap()];
-        let read = parse(text);
-        assert_eq!(read.servers, servers);
-        assert_eq!((read.timeout_seconds, read.attempts), (1, 5));
-        let usual = ResolverConfig { timeout_seconds: 5, attempts: 2, ndots: 1, ..<_>::default() };
-        assert_eq!(parse(b""), usual);
-        let search = parse(b"search a.example. B.example\noptions ndots:5\n");
-        assert_eq!((search.search.join(" "), search.ndots), ("a.example b.example".into(), 5));
-    }
 
     #[test]
     fn reply_is_timed_and_replies_to_other_queries_are_skipped() {

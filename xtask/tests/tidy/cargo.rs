@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("weir-intake", &["weir-parse", "weir-plugin"]),
     ("weir-parse", &["weir-values"]),
     ("weir-pg", &["weir-dialect"]),
-    ("weir-probe", &["weir-access", "weir-collect", "weir-plugin"]),
+    ("weir-probe", &["weir-access", "weir-collect", "weir-plugin", "weir-resolver"]),
     ("weir-tier", &["weir-datafile"]),
     ("weir-semantics", &["weir-dialect"]),
     ("weir-functions", &["weir-datafile"]),

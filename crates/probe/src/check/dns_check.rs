@@ -74,7 +74,7 @@ impl DnsCheck {
         } else if found.is_empty() {
             // Some servers answer one kind with an error where the other one exists.
             let code = answers.iter().map(|timed| timed.answer.code).max().unwrap_or_default();
-            let code = resolver::code_name(code);
+            let code = weir_resolver::code_name(code);
             (CheckState::Critical, format!("{server} has no address of the name ({code})"))
         } else if missing.is_empty() {
             (CheckState::Ok, shown)
