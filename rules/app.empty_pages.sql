@@ -8,12 +8,33 @@ every = "10s"
 clear = "30s"
 key = ["program", "site"]
 needs = ["request"]
-when = """
+when = [
+  """
 select 1 from request
 where ts > $now - interval '30 seconds' and ts <= $now and tier in ('proxy', 'edge') and http_response_status_code = 200 and http_request_method = 'GET'
 group by host, source
 having count(*) >= 15 and 4 * count(*) filter (where coalesce(response_body_bytes, response_bytes, 0) < 2000) >= count(*)
-limit 1"""
+limit 1""",
+  # Many small responses are usual at a beacon: there, more of them than before.
+  """
+select 1 from (
+  select 0 as slice, host, source, case when coalesce(response_body_bytes, response_bytes, 0) < 2000 then 1.0 else 0.0 end as small from request
+  where tier in ('proxy', 'edge') and http_response_status_code = 200 and http_request_method = 'GET' and ts > $now - interval '10 seconds' and ts <= $now
+  union all
+  select 1 as slice, host, source, case when coalesce(response_body_bytes, response_bytes, 0) < 2000 then 1.0 else 0.0 end as small from request
+  where tier in ('proxy', 'edge') and http_response_status_code = 200 and http_request_method = 'GET' and ts > $now - interval '60 seconds' and ts <= $now - interval '50 seconds'
+  union all
+  select 2 as slice, host, source, case when coalesce(response_body_bytes, response_bytes, 0) < 2000 then 1.0 else 0.0 end as small from request
+  where tier in ('proxy', 'edge') and http_response_status_code = 200 and http_request_method = 'GET' and ts > $now - interval '610 seconds' and ts <= $now - interval '600 seconds'
+  union all
+  select 3 as slice, host, source, case when coalesce(response_body_bytes, response_bytes, 0) < 2000 then 1.0 else 0.0 end as small from request
+  where tier in ('proxy', 'edge') and http_response_status_code = 200 and http_request_method = 'GET' and ts > $now - interval '3610 seconds' and ts <= $now - interval '3600 seconds'
+) samples
+group by host, source
+having count(*) filter (where slice = 0) < 3000
+  or avg(small) filter (where slice = 0) >= 0.1 + least(coalesce(avg(small) filter (where slice = 1), 1.0), coalesce(avg(small) filter (where slice = 2), 1.0), coalesce(avg(small) filter (where slice = 3), 1.0))
+limit 1""",
+]
 explains = ["app.requests_stopped", "app.throughput_drop", "traffic.unusual"]
 subject = "{site} on {host}"
 summary = "{site} on {host}: {empty_ratio:%} of the usual pages have status 200 and {what_text} in 30 s ({empty} of {requests} requests), such as {path}: {size} bytes, usually {usual:.0}; before: {past_ratio:%}"
