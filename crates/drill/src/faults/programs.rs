@@ -174,7 +174,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "release of PHP answers 200 without its page",
-        rules: &[&["app.empty_pages"]],
+        // The log names the function that is missing.
+        rules: &[&["app.empty_pages", "app.code_incomplete"]],
         parameters: &[
             parameter("log", 0..=1, "log of the proxy: 0 with times, 1 without"),
             parameter("page", 0..=1, "0 an empty page, 1 the text of an error"),
@@ -188,7 +189,8 @@ pub(crate) const FAULTS: &[Fault] = &[
         },
         inject: |testbed| {
             // PHP shows an error with status 200 where `display_errors` is on.
-            let script = if testbed.draw("page") == 0 { "<?php exit;\n" } else { "<?php shop();\n" };
+            let script =
+                if testbed.draw("page") == 0 { "<?php exit;\n" } else { "<?php shop();\n" };
             testbed.put("site/index.php", script)?;
             Ok(None)
         },

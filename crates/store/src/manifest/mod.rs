@@ -139,8 +139,9 @@ impl Manifest {
         let Some(path) = odd_path(&self.load()?, &self.gc_queue()?) else { return Ok(()) };
         let path = path.escape_debug();
         let text = format!("cannot open the manifest: `{path}` in it is no path of its file");
-        Err(StoreError::new(ErrorKind::Corrupt, text)
-            .with_hint("`weir store repair` removes it if its table is known; use no backup of strangers"))
+        Err(StoreError::new(ErrorKind::Corrupt, text).with_hint(
+            "`weir store repair` removes it if its table is known; use no backup of strangers",
+        ))
     }
 
     /// Accepts the present content as right.
