@@ -1,6 +1,6 @@
 /*---
 id = "app.empty_pages"
-title = "Pages are empty or cut short, with status 200"
+title = "Empty or truncated pages with status 200"
 tier = "app"
 class = "mail"
 for = "3s"

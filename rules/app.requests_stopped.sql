@@ -140,10 +140,9 @@ evidence as (
   where b.tx_now is null or b.tx_now < 0.6 * b.tx_before
 ),
 waits as (
-  select host, max(longest_seconds) as longest_seconds from tcp_wait
+  select distinct host from tcp_wait
   where side = 'client' and longest_seconds >= 2 and 2 * waiting >= connections and coalesce(tier, '') not in ('proxy', 'edge')
     and ts > $now - interval '10 seconds' and ts <= $now
-  group by host
 ),
 ranked as (
   select *, row_number() over (partition by host, program order by opened desc nulls last, netns) as place

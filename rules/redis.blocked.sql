@@ -24,7 +24,7 @@ subject = "Redis at {server_address}"
 summary = "Redis at {server_address} is blocked: {slow_looks} of {looks} probes in 20 s took over 200 ms (worst {worst_seconds:duration}, usually {usual_text}){command_text}"
 why = "Redis runs one command at a time: while a slow one runs, every client waits, weir's probe as well. The commands that suffer are the fast ones of others."
 look_at = "`redis-cli SLOWLOG GET 10`: the commands with their arguments and clients. KEYS, SMEMBERS or HGETALL of a large key, SORT, a Lua script (EVAL), DEL of a large key. `INFO commandstats`: usec_per_call. Without slow commands: a fork for RDB or AOF (`latest_fork_usec`), swap, or an overloaded host."
-silent_when = "Fewer than 2 of the last probes took over 200 ms, or they take that long usually (a distant server: median of the last 10 minutes). A server that stops to answer once, for however long, is a case of db.not_answering, unless SLOWLOG names the command. One slow command is a note, and so are late answers while SLOWLOG has no slow command (the host or the network is late then). Only servers of `[[databases]]` are probed."
+silent_when = "Fewer than 2 of the last probes took over 200 ms, or they take that long usually (a distant server: median of the last 10 minutes). A single outage, however long, is left to db.not_answering unless SLOWLOG names the command. One slow command is a note, and so are late answers while SLOWLOG has no slow command (the host or the network is late then). Only servers of `[[databases]]` are probed."
 fix = "{fix_text} Check: duration_seconds of db_server is below 0.01 again."
 source = "redis.io, \"Diagnosing latency issues\" and SLOWLOG; github.com/redis/redis #4569"
 [text.fix_text]
@@ -83,5 +83,5 @@ left join named n on n.host = r.host and n.server_address = r.server_address and
 left join usual u on u.host = r.host and u.server_address = r.server_address
 where (r.slow_looks >= 2 or r.busy_looks >= 1 or r.slowest_seconds > 0.2)
   and coalesce(u.usual_seconds, 0.0) < 0.2
-  -- A server that stops to answer once is db.not_answering's, and its answer when it goes on says nothing more.
+  -- A single outage is db.not_answering's; the late answer that ends it is no evidence of a slow command.
   and (r.slow_answers >= 2 or r.silences >= 2 or r.busy_looks >= 1 or r.slowest_seconds > 0.2)

@@ -85,8 +85,8 @@ impl WeeklyHours {
         spans.filter_map(move |span| self.resolve(date, span))
     }
 
-    /// The moments of a span. A skipped time is the moment at which the clock jumps; a span that
-    /// is skipped whole begins there and keeps its length, for a job of 02:15 runs then as well.
+    /// Start and end of a span. A skipped local time maps to the moment of the jump; a span that is
+    /// skipped entirely starts there and keeps its length, as cron runs a job of 02:15 then.
     fn resolve(&self, date: Date, span: &DaySpan) -> Option<(Micros, Micros)> {
         let (start, end) = (self.minute(date, span.start)?, self.minute(date, span.end)?);
         let length = (span.end - span.start) * MINUTE;

@@ -9,7 +9,7 @@ use crate::shared::SharedState;
 
 /// Looks names up again and again, until the sender of `ended` is dropped.
 pub(crate) fn refresh_loop(shared: &SharedState, ended: &Receiver<()>) {
-    // The start has looked all names up: this begins with those that were too slow for it.
+    // Startup resolved all names: begin with those whose lookup timed out there.
     let mut pause = Duration::ZERO;
     while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let settings = shared.live().settings.clone();

@@ -28,7 +28,7 @@ use crate::time::{MonoTime, Nanos};
 const START_WAIT: Duration = Duration::from_secs(3);
 /// Most addresses of one family of a name.
 const ADDRESSES_MAX: usize = 64;
-/// A name is not looked up again before, whatever its TTL: with 0, it would be all the time.
+/// Shortest pause between lookups of a name: a TTL of 0 must not flood the name server.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// What the names of backends resolved to.

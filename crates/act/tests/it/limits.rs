@@ -139,7 +139,7 @@ fn half_a_line_at_the_end_of_the_journal_is_cut_off() {
     }
 }
 
-/// Rot: whichever byte changes, no order is forgotten or runs, and it is said.
+/// Bit rot: any changed byte is reported, and no order runs or is forgotten.
 #[test]
 fn a_changed_byte_in_the_journal_stops_all_orders() {
     let host = TestHost::new();

@@ -100,7 +100,7 @@ impl Desk {
             let change = "firing again".to_owned();
             incident.pending = Some(PendingMail { due_us: now.0 + gather, change });
         }
-        // Nobody acknowledged it: an end in between is no reason to begin with the first target.
+        // Unacknowledged: continue the escalation, since a short recovery does not restart it.
         if let Some(escalation) = &mut incident.escalation {
             escalation.due_us = escalation.due_us.max(now.0 + gather);
         }

@@ -193,7 +193,7 @@ fn what_comes_back_within_five_minutes_is_an_update_without_a_page() {
     bench.fire(finding.clone());
     assert_eq!(brief(&bench.run(80)), ["mail pager:ada firing again"]);
     assert_eq!(bench.only_id(), id);
-    // Nobody acknowledged the page: it escalates when it would have without the end in between.
+    // The page is unacknowledged: it escalates as if there had been no recovery.
     assert_eq!(brief(&bench.run(10)), ["page pager:ada escalated: not acknowledged"]);
     bench.end(&finding);
     assert_eq!(brief(&bench.run(1)), ["resolved pager:ada resolved"]);

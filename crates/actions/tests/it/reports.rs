@@ -83,7 +83,7 @@ fn page_of_a_host_does_not_have_the_title_of_a_silenced_one() {
 /// A fault that comes and goes every four minutes never stays for the five of an escalation. The
 /// engine takes it for flapping only from the fourth time on.
 #[test]
-fn page_that_nobody_acknowledges_escalates_though_it_comes_and_goes() {
+fn unacknowledged_page_escalates_while_its_fault_flaps() {
     let mut bench = BenchDesk::new(policy());
     let finding = page("app.down", "web1");
     let mut paged = Vec::new();
@@ -175,7 +175,7 @@ fn acknowledgement_ends_the_escalation_for_everyone() {
     assert!(bench.run(3_000).is_empty());
 }
 
-/// Mails that nobody reads must not use up the space of pages.
+/// Open mails must not exhaust the limit of open pages.
 #[test]
 fn pages_open_though_many_mails_are_open() {
     let mut bench = BenchDesk::new(policy());
@@ -323,7 +323,7 @@ fn window_in_a_skipped_hour_is_on_after_the_jump() {
     window_is_on(["02:00-03:00", "Europe/Berlin"], &autumn);
 }
 
-/// A person without a contact is nobody to page.
+/// A person without a contact cannot be paged, so everybody is.
 #[test]
 fn person_whose_contacts_are_gone_is_everybody() {
     let mut policy = policy();

@@ -1,7 +1,7 @@
 //! The result of one attempt, and the record that follows from it: pure.
 //!
-//! A page does not wait for a receiver that is away: within a minute it goes to the person's next
-//! contact. The last contact is tried for as long as the notice lives, and so is every other kind.
+//! A page does not wait for an unreachable receiver: within a minute it fails over to the person's
+//! next contact. The last contact is retried until the notice expires, as is every other kind.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn refuse(record: &mut NoticeRecord, retry: RetryAdvice, pause: Duration, now_us
         }
         RetryAdvice::After(ordered) => {
             record.is_pause_ordered = true;
-            // "Retry at once" again and again is no reason to flood the receiver.
+            // Do not flood a receiver that keeps sending `Retry-After: 0`.
             try_later(record, ordered.max(pause), now_us);
         }
         RetryAdvice::Backoff => try_later(record, pause, now_us),

@@ -146,7 +146,7 @@ async fn short_pause_a_mail_and_the_last_contact_wait() {
     assert_eq!(stage.chat.arrived(), ["p"]);
 }
 
-/// "Retry at once", said again and again, is no reason to flood a receiver.
+/// `Retry-After: 0` uses the normal backoff.
 #[tokio::test(start_paused = true)]
 async fn pause_of_nothing_is_as_long_as_the_usual_one() {
     let at_once = Behaviour::Refuse(RetryAdvice::After(Duration::ZERO));
