@@ -56,6 +56,8 @@ const FOR_TESTS: &[Package] = &[
         .with_service("haproxy"),
     package("wrk", &["wrk"], "load on the nginx of the tests"),
     package("iproute2", &["ip"], "network namespaces of the tests' own"),
+    package("nftables", &["nft"], "rules that drop packets in those namespaces")
+        .with_service("nftables"),
     package("openssl", &["openssl"], "certificates of the tests"),
     package("e2fsprogs", &["mkfs.ext4"], "a disk for the data of a plain host"),
     package("procps", &["ps"], "process figures"),
