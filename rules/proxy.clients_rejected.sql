@@ -24,7 +24,7 @@ subject = "{site} on {host}"
 summary = "{site} on {host}: {rejected_ratio:%} of usual requests get 4xx in {window} ({rejected} of {requests}), mostly {status}; before: {past_ratio:%}; {clients_text}, most for {path}{line_text}"
 why = "Paths that answered with 2xx or 3xx until now answer with a client error for nearly every client. The clients did not all change at once: the configuration of the proxy, of what stands before it, or of the application did. No server error is counted anywhere, so this outage looks like healthy, fast traffic."
 look_at = "`select http_response_status_code, url_path, count(*), count(distinct client_address) from request where host = '{host}' and ts > now() - interval '5 minutes' group by 1, 2 order by 3 desc`. What was deployed or reloaded last? Is the status the proxy's own (upstream_status_code is NULL) or the application's? Ask from outside: `curl -v` with the site's name."
-silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour (101, a WebSocket, as well), weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses, and 403 for a single address is a note if others came before (a bot that was blocked while no other client was there). Silent below 50 % of the usual traffic (25 % with five rejected clients), with fewer than 15 rejected requests in 30 s (in 10 s from 80 %, 8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
+silent_when = "What counts is the usual traffic: routes (method and path, numbers left out) that answered below 400 in the last hour (101, a WebSocket, as well), weighed by their share then, so a scanner's odd paths, a new broken link and a login wall weigh nothing. Each client address counts once per route, so one crawler, a rate limit on one client, or one client with old credentials is a small share; 429 and 401 need two client addresses, and 403 for a single address is a note if others came before (a bot that was blocked while no other client was there). Silent below 50 % of the usual traffic (25 % with five rejected clients, or with one address in all and ten lines of the proxy's log that name a cause), with fewer than 15 rejected requests in 30 s (in 10 s from 80 %, 8 in 2 minutes on a quiet site), without 20 (8) usual requests to compare with, or if the share was above a third of today's before. 499 and 5xx belong to other rules. A page from 50 %; all bounds are defaults."
 fix = "{fix_text} If a deploy or reload came last, roll it back first. Check: `curl -v` of {path} from outside answers as before, and the share of 4xx is back."
 source = "RFC 9110, 15.5; nginx ngx_http_request.c (495 to 497 are logged as 400), ngx_http_special_response.c; Apache ssl_engine_io.c; HAProxy documentation 8.5 (PR)"
 [text.clients_text]
@@ -141,7 +141,7 @@ hit as (
   select *, row_number() over (partition by host, program, site order by case seconds when 30 then 0 when 10 then 1 else 2 end) as place
   from sites
   where (seconds = 10 and rejected >= 15 and rejected_ratio >= 0.8 and past_requests >= 20 or seconds = 30 and rejected >= 15 and past_requests >= 20 or seconds = 120 and rejected >= 8 and past_requests >= 8)
-    and (rejected_ratio >= 0.5 and 2 * rejected_clients >= clients or rejected_ratio >= 0.25 and rejected_clients >= 5 and 4 * rejected_clients >= clients)
+    and (rejected_ratio >= 0.5 and 2 * rejected_clients >= clients or rejected_ratio >= 0.25 and (rejected_clients >= 5 and 4 * rejected_clients >= clients or had_one_client and clients = 1))
     and not (status in (401, 407, 429) and rejected_clients < 2)
 ),
 judged as (
@@ -186,4 +186,6 @@ select j.host, j.program, j.site, j.requests, j.rejected, j.clients, j.rejected_
     when j.rejected_ratio >= 0.5 then 'page' else 'mail' end as class
 from named j
 left join lines l on l.host = j.host and l.program = j.program and l.kind = j.kind and l.place = 1
-where j.site not like 'requests in %' or 2 * j.rejected_of_a_site < j.rejected
+where (j.site not like 'requests in %' or 2 * j.rejected_of_a_site < j.rejected)
+  -- One address is a balancer or one odd client: the proxy's own words decide.
+  and (j.rejected_ratio >= 0.5 or j.rejected_clients >= 5 or l.lines >= 10)
