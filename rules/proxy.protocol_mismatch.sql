@@ -87,7 +87,8 @@ lines as (
   where tier in ('proxy', 'edge') and ts > $now - interval '60 seconds' and ts <= $now and (termination_state like 'PH%' and http_response_status_code = 502 or failure in ('connect_tls', 'invalid_answer'))
 ),
 failing as (
-  select host, program, upstream, min(variant) as variant, count(*) as lines
+  -- A certificate that is rejected was served by TLS, whatever the restart before it looked like.
+  select host, program, upstream, coalesce(max(case when variant = 'verify' then variant end), min(variant)) as variant, count(*) as lines
   from lines
   group by host, program, upstream
   having count(*) >= 3 and date_part('epoch', max(ts)) - date_part('epoch', min(ts)) > 3
