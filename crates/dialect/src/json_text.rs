@@ -68,6 +68,14 @@ fn number_text(raw: &str, is_compared: bool) -> Option<String> {
     Some(format!("{sign}{whole}{point}{decimals}"))
 }
 
+/// A text as a JSON string.
+#[must_use]
+pub fn quote_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    push_quoted(&mut out, text);
+    out
+}
+
 /// Appends a text in quotes.
 fn push_quoted(out: &mut String, text: &str) {
     out.push('"');

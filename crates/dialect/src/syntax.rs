@@ -16,8 +16,8 @@ use sqlparser::parser::Parser;
 
 use crate::{
     array_query, array_syntax, cast_syntax, constant_syntax, function_depth, join_columns,
-    json_syntax, lateral_columns, operator_syntax, select_items, set_operations, subquery_syntax,
-    table_syntax, time_syntax, type_names, window_names,
+    json_building, json_syntax, lateral_columns, operator_syntax, select_items, set_operations,
+    subquery_syntax, table_syntax, time_syntax, type_names, whole_rows, window_names,
 };
 
 /// Rewrites a statement to one that means the same to the engine.
@@ -62,6 +62,7 @@ impl VisitorMut for SyntaxRewriter {
             .and_then(|()| select_items::check_order(query));
         select_items::order_by_place(query);
         let done = done.and_then(|()| select_items::order_grouped_rows(query));
+        whole_rows::spell_out(query);
         json_syntax::rewrite_values(&mut query.body);
         select_items::order_by_item(query);
         flow(done)
@@ -325,7 +326,8 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
         rewrite_patterns(&name, function)?;
         return Ok(None);
     }
-    if let Some(new) = json_syntax::rewrite_function(&name, function) {
+    let json = json_building::rewrite(&name, function);
+    if let Some(new) = json.or_else(|| json_syntax::rewrite_function(&name, function)) {
         return Ok(Some(new));
     }
     if ["concat", "concat_ws", "format"].contains(&name.as_str()) {

@@ -16,6 +16,7 @@ mod guards;
 mod interval_aggregate;
 mod interval_functions;
 mod interval_keys;
+mod json_building;
 mod json_functions;
 mod letter_case;
 mod only_value;
@@ -75,6 +76,7 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        json_building::all(),
         json_functions::all(),
         letter_case::all(),
         vec![duplicate_rows::duplicate_number()],

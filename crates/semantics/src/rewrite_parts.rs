@@ -10,8 +10,8 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, ScalarUDF};
 
 use crate::interval_functions::INTERVAL;
 use crate::{
-    array_functions, checked_arithmetic, clock_functions, interval_functions, json_functions,
-    text_functions, value_text,
+    array_functions, checked_arithmetic, clock_functions, interval_functions, json_building,
+    json_functions, text_functions, value_text,
 };
 
 /// Functions by name.
@@ -23,6 +23,7 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        json_building::all(),
         json_functions::all(),
     ];
     all.into_iter()

@@ -57,7 +57,7 @@ fn value_text(args: &[ScalarValue], options: &ConfigOptions) -> Result<ScalarVal
 }
 
 /// The text of a value as a cast has it; `None` for NULL.
-fn text(value: &ScalarValue, options: &ConfigOptions) -> Result<Option<String>> {
+pub(crate) fn text(value: &ScalarValue, options: &ConfigOptions) -> Result<Option<String>> {
     if value.is_null() {
         return Ok(None);
     }

@@ -12,6 +12,7 @@ mod file_access;
 mod file_reader;
 mod forecast;
 mod index_probe;
+mod join_subqueries;
 mod limits;
 mod options;
 mod own_files;

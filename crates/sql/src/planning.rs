@@ -12,6 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SQLOptions;
 use weir_datafile::{CutoffSide, ErrorKind, StoreError};
 
+use crate::join_subqueries;
 use crate::postgres;
 use crate::query_request::QueryMode;
 use crate::relation_count::check_relations;
@@ -55,7 +56,7 @@ pub(crate) async fn plan_query(
     let mut statement = state.sql_to_statement(sql, &dialect)?;
     weir_semantics::rewrite(&mut statement)?;
     check_relations(&statement)?;
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = join_subqueries::move_below(state.statement_to_plan(statement).await?)?;
     verify(&plan)?;
     Ok(plan)
 }

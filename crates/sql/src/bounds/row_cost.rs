@@ -69,7 +69,9 @@ impl CostModel {
     pub(super) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "array_append" | "array_concat" | "array_prepend" | "arrays_zip" | "concat"
-            | "make_array" | "map" | "overlay" | "string_concat" | "wide_constant" => Self::Sum,
+            | "json_array_of" | "json_item" | "json_member" | "json_object_of" | "json_of"
+            | "json_row_of" | "make_array" | "map" | "overlay" | "string_concat"
+            | "wide_constant" => Self::Sum,
             "concat_ws" => Self::SumSeparated,
             "repeat" | "array_repeat" => Self::Repeat,
             "lpad" | "rpad" => Self::Pad,

@@ -34,6 +34,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use weir_datafile::{ErrorKind, StoreError};
 
+use crate::join_subqueries;
 use crate::relation_count::check_relations;
 use crate::statement_size::check_query;
 
@@ -115,7 +116,7 @@ pub(crate) async fn plan(
         let _ = query.names.set(names);
     }
     rewrite_all(&mut statement, &query.settings)?;
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = join_subqueries::move_below(state.statement_to_plan(statement).await?)?;
     let parameters = &query.parameters;
     if parameters.is_empty() { Ok(plan) } else { plan.with_param_values(parameters.clone()) }
 }
@@ -168,7 +169,7 @@ pub(crate) async fn describe(
         parameters::compare_items(statement);
     }
     rewrite_all(&mut statement, settings)?;
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = join_subqueries::move_below(state.statement_to_plan(statement).await?)?;
     let found = plan.get_parameter_types()?;
     let numbers = found.keys().filter_map(|name| name.trim_start_matches('$').parse().ok());
     let count = numbers.max().unwrap_or(0).max(uses.count);

@@ -137,6 +137,10 @@ pub(super) const EMPTY: &[Relation] = &[
         "oid:o conname:t connamespace:o conowner:o conforencoding:i contoencoding:i conproc:p condefault:b",
     ),
     relation("pg_db_role_setting", "setdatabase:o setrole:o setconfig:a"),
+    relation(
+        "pg_cursors",
+        "name:t statement:t is_holdable:b is_binary:b is_scrollable:b creation_time:z",
+    ),
     relation("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype:t defaclacl:a"),
     relation("pg_group", "groname:t grosysid:o grolist:w"),
     relation("pg_init_privs", "objoid:o classoid:o objsubid:i privtype:t initprivs:a"),

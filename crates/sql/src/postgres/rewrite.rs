@@ -84,6 +84,16 @@ impl VisitorMut for Rewriter {
                 }
             }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => keep_rows(right),
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                if let Expr::Subquery(subquery) = &**right
+                    && let Some(name) = namespace_name(subquery)
+                {
+                    let sql = format!(
+                        "(SELECT nspname FROM pg_catalog.pg_namespace WHERE oid = {left}) = {name}"
+                    );
+                    replace(expr, sql);
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -156,6 +166,9 @@ fn operator(name: &str) -> Option<BinaryOperator> {
         "!~" => BinaryOperator::PGRegexNotMatch,
         "!~*" => BinaryOperator::PGRegexNotIMatch,
         "=" => BinaryOperator::Eq,
+        "@>" => BinaryOperator::AtArrow,
+        "<@" => BinaryOperator::ArrowAt,
+        "&&" => BinaryOperator::PGOverlap,
         "<>" | "!=" => BinaryOperator::NotEq,
         _ => return None,
     })
@@ -165,9 +178,17 @@ fn operator(name: &str) -> Option<BinaryOperator> {
 fn cast(inner: &Expr, data_type: &str) -> Option<String> {
     let name = data_type.to_lowercase().replace('"', "");
     let plain = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    // The type of one byte; `char` without quotes is another.
+    if data_type.contains("\"char\"") {
+        let is_array = plain.ends_with("[]");
+        let cast = format!("CAST({inner} AS TEXT{})", if is_array { "[]" } else { "" });
+        return Some(if is_array { cast } else { format!("left({cast}, 1)") });
+    }
     Some(match plain {
         "regclass" if is_name(inner) => format!("{OID_OF_CLASS}({inner})"),
         "regclass" => format!("{NAME_OF_CLASS}({inner})"),
+        // TypeORM joins the quoted names of schema and type.
+        "regtype" if is_joined(inner) => format!("format_type(to_regtype({inner}), NULL)"),
         "regtype" if !is_name(inner) => format!("format_type({inner}, NULL)"),
         "oid" if let Some(named) = class_name_of(inner) => format!("{OID_OF_CLASS}({named})"),
         "oid" | "xid" | "cid" => format!("CAST({inner} AS BIGINT)"),
@@ -196,6 +217,15 @@ fn class_name_of(expr: &Expr) -> Option<&Expr> {
 
 fn is_name(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if !is_number(&value.value))
+}
+
+/// Whether a text is joined of parts.
+fn is_joined(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_joined(inner),
+        Expr::BinaryOp { op, .. } => *op == BinaryOperator::StringConcat,
+        _ => false,
+    }
 }
 
 fn is_number(value: &Value) -> bool {
@@ -331,6 +361,31 @@ fn tell_apart(projection: &mut [SelectItem]) {
 fn is_without_rows(query: &Query) -> bool {
     matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty())
         && query.to_string().ends_with(NO_ROWS)
+}
+
+/// The column `x` of `(select oid from pg_namespace where nspname = x)`: compared by name, a subquery refers to the query
+/// around it and to no other, as gorm's does.
+fn namespace_name(subquery: &Query) -> Option<String> {
+    let SetExpr::Select(select) = &*subquery.body else { return None };
+    let [SelectItem::UnnamedExpr(Expr::Identifier(item))] = select.projection.as_slice() else {
+        return None;
+    };
+    let [tables] = select.from.as_slice() else { return None };
+    let TableFactor::Table { name, alias: None, args: None, .. } = &tables.relation else {
+        return None;
+    };
+    let Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right }) = &select.selection else {
+        return None;
+    };
+    let (Expr::Identifier(column), Expr::CompoundIdentifier(outer)) = (&**left, &**right) else {
+        return None;
+    };
+    let is_plain = item.value == "oid"
+        && column.value == "nspname"
+        && parts(name).last().is_some_and(|name| name == "pg_namespace")
+        && tables.joins.is_empty()
+        && subquery.limit_clause.is_none();
+    is_plain.then(|| Expr::CompoundIdentifier(outer.clone()).to_string())
 }
 
 /// Keeps a subquery whose rows are compared from becoming its value: `x = any (select 2)`.

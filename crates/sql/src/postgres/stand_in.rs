@@ -14,8 +14,20 @@ use super::type_names::{internal_name, null_of};
 
 /// Condition of a query without rows.
 pub(super) const NO_ROWS: &str = "WHERE false";
-pub(super) const AGGREGATES: [&str; 8] =
-    ["count", "max", "min", "sum", "bool_or", "bool_and", "array_agg", "string_agg"];
+pub(super) const AGGREGATES: [&str; 12] = [
+    "count",
+    "max",
+    "min",
+    "sum",
+    "bool_or",
+    "bool_and",
+    "array_agg",
+    "string_agg",
+    "json_agg",
+    "jsonb_agg",
+    "json_object_agg",
+    "jsonb_object_agg",
+];
 
 /// Names of common table expressions without rows, while a statement is rewritten.
 #[derive(Default)]
@@ -47,7 +59,9 @@ impl EmptyTables {
             let name = if is_repeated { format!("{name}{at}") } else { name.clone() };
             format!("{} AS \"{}\"", value_of(item, is_one_row), name.replace('"', "\"\""))
         });
-        let items = items.collect::<Vec<_>>().join(", ");
+        // `exists (select from t)` selects no columns.
+        let items =
+            if names.is_empty() { "1".to_owned() } else { items.collect::<Vec<_>>().join(", ") };
         let end = if is_one_row { "" } else { NO_ROWS };
         Some(format!("SELECT {items} {end}").trim_end().to_owned())
     }

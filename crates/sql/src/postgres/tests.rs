@@ -249,6 +249,11 @@ fn functions_that_clients_call_at_connect_answer() {
     for (sql, expected) in [
         ("select to_regtype('hstore') is null", "true"),
         ("select to_regtype('bigint')", "20"),
+        (
+            "select ('\"' || 'pg_catalog' || '\".\"' || 'timestamptz' || '\"')::regtype::text",
+            "timestamp with time zone",
+        ),
+        ("select 'rs'::\"char\"", "r"),
         ("select pg_advisory_unlock_all()", ""),
         ("select pg_try_advisory_lock(1)", "false"),
         ("select current_schema", "public"),
