@@ -1,8 +1,9 @@
-//! Multi-line events: stack traces of Java, Python, Go and Ruby, records of CSV and pieces of
-//! containers' messages by name, or a custom rule.
+//! Multi-line events: stack traces of Java, Python, Go, Ruby, .NET, PHP and Node.js, records of CSV
+//! and pieces of containers' messages by name, or a custom rule.
 //!
 //! Sources: `Throwable.printStackTrace`, Python's `traceback`, Go's `runtime.panic`, Ruby's
-//! `Exception#full_message`. An event is split from its own lines alone, beginning with its first,
+//! `Exception#full_message`, .NET's `Exception.ToString`, PHP's `Exception::__toString`, V8's
+//! `Error.stack`. An event is split from its own lines alone, beginning with its first,
 //! so that a reader that restarts at an event's start finds the same events. The surprising thing:
 //! `logger.error("…", exception)` writes its own line and then the trace, so a trace joins the line
 //! before it if that line mentions an error.
@@ -38,6 +39,9 @@ enum EventRule {
     Python,
     Go,
     Ruby,
+    Dotnet,
+    Php,
+    Node,
     /// Records whose quoted values have line ends.
     Csv,
     /// Pieces of a container's messages, until no message of either stream is open.
@@ -45,7 +49,8 @@ enum EventRule {
 }
 
 /// Names of the rules without a pattern.
-pub const PRESETS: [&str; 7] = ["java", "python", "go", "ruby", "indent", "csv", "container"];
+pub const PRESETS: [&str; 10] =
+    ["java", "python", "go", "ruby", "dotnet", "php", "node", "indent", "csv", "container"];
 
 /// Bytes between the values of CSV.
 const CSV_DELIMITERS: &[u8] = b",;\t|";
@@ -71,6 +76,9 @@ impl Multiline {
             "python" => EventRule::Python,
             "go" => EventRule::Go,
             "ruby" => EventRule::Ruby,
+            "dotnet" => EventRule::Dotnet,
+            "php" => EventRule::Php,
+            "node" => EventRule::Node,
             "indent" => EventRule::Indent,
             "csv" => EventRule::Csv,
             "container" => return Some(Self::container()),
@@ -269,7 +277,7 @@ struct EventState {
     /// Whether the first line mentions an error.
     is_error: bool,
     is_trace: bool,
-    /// Python: whether the line with the exception name has come.
+    /// Python and Node.js: whether the line with the exception name has come.
     is_named: bool,
     is_after_blank: bool,
     /// CSV: whether a quote is open.
@@ -316,6 +324,14 @@ pattern!(
 );
 pattern!(RUBY_CLASS, r"^[A-Z]\w*(?:::\w+)*(?:Error|Exception|Interrupt)\b");
 pattern!(RUBY_FRAME, r"^\S+:\d+:in ");
+pattern!(DOTNET_CLASS, r"^(?:Unhandled [Ee]xception[.:] )?[\w`.+]*Exception\b");
+// PHP-FPM writes each line of its children behind a time and in quotes.
+pattern!(
+    PHP_MORE,
+    r#"^(?:\[.* said into std(?:out|err): " ?)?(?:#\d+ |Stack trace:|\[(?:stacktrace|previous exception)\]|Next \S+: |"\}(?: |$))"#
+);
+pattern!(NODE_PLACE, r"^(?:file://)?/\S+:\d+$");
+pattern!(NODE_CLASS, r"^(?:Uncaught )?[\w.]*(?:Error|Exception)\b");
 
 impl EventState {
     fn begun_with(line: &[u8], rule: &EventRule) -> Self {
@@ -328,14 +344,18 @@ impl EventState {
                 .iter()
                 .any(|start| line.starts_with(start)),
             EventRule::Ruby => RUBY_FRAME.is_match(line) || RUBY_CLASS.is_match(line),
+            EventRule::Dotnet => DOTNET_CLASS.is_match(line),
+            EventRule::Node => NODE_CLASS.is_match(line) || NODE_PLACE.is_match(line),
             EventRule::Start(_)
             | EventRule::Continuation(_)
             | EventRule::Indent
+            | EventRule::Php
             | EventRule::Csv
             | EventRule::Container => false,
         };
         let is_error = !is_trace && ERROR.is_match(line);
-        Self { is_trace, is_error, ..Self::default() }
+        let is_named = matches!(rule, EventRule::Node) && NODE_CLASS.is_match(line);
+        Self { is_trace, is_error, is_named, ..Self::default() }
     }
 }
 
@@ -351,6 +371,9 @@ impl EventRule {
             Self::Python => python(event, line, is_indented),
             Self::Go => go(event, line, is_indented),
             Self::Ruby => ruby(event, line, is_indented),
+            Self::Dotnet => dotnet(event, line, is_indented),
+            Self::Php => php(event, line, is_indented),
+            Self::Node => node(event, line, is_indented),
             Self::Csv => event.is_quoted,
             Self::Container => event.open != OpenStreams::default(),
         }
@@ -422,6 +445,31 @@ fn ruby(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
     let is_its = is_class || (is_frame && event.is_trace) || (is_frame && event.is_error);
     event.is_trace |= is_its;
     is_its
+}
+
+fn dotnet(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
+    let is_its = event.is_error && !event.is_trace && DOTNET_CLASS.is_match(line);
+    event.is_trace |= is_its || is_indented;
+    // The parts of an `AggregateException` follow unindented.
+    is_its || is_indented || [&b"--- "[..], b"---> "].iter().any(|mark| line.starts_with(mark))
+}
+
+fn php(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
+    let is_more = PHP_MORE.is_match(line);
+    event.is_trace |= is_more;
+    // A blank line is before the next exception of a chain.
+    is_more || event.is_trace && (is_indented || line.is_empty())
+}
+
+fn node(event: &mut EventState, line: &[u8], is_indented: bool) -> bool {
+    let is_its = !event.is_named && NODE_CLASS.is_match(line);
+    event.is_named |= is_its;
+    if is_its && (event.is_error || event.is_trace) || is_indented {
+        event.is_trace = true;
+        return true;
+    }
+    // Properties of an error end with a brace.
+    event.is_trace && (line.is_empty() || line.starts_with(b"}") || line.starts_with(b"Node.js v"))
 }
 
 #[cfg(test)]
@@ -503,6 +551,50 @@ mod tests {
             "I, [2026] INFO -- : fine\n===\n/app/a.rb:3:in `save': no room (RuntimeError)\n\tfrom /app/a.rb:9:in `<main>'\n===\n\
              F, [2026] FATAL -- : request failed\nActiveRecord::StatementInvalidError (boom):\n\
              app/models/x.rb:12:in `y'\nlib/z.rb:3:in `block in z'\n===\nI, [2026] INFO -- : next\n",
+        );
+    }
+
+    /// GoogleCloudPlatform/fluent-plugin-detect-exceptions#58 and #95, atifaziz/StackTraceParser#8 and
+    /// openchoreo/community-modules#281: traces of .NET behind a message, nested, and translated.
+    #[test]
+    fn dotnet_traces_join_the_line_that_reports_them() {
+        check(
+            &preset("dotnet"),
+            "[09:19:23 INF Web] ready\n===\n[09:19:23.676 ERR Web]  we caught an exception\n\
+             System.Exception: something went wrong\n   at Web.Foo() in E:\\a.cs:line 70\n===\n[09:19:24 INF Web] next\n===\n\
+             fail: Microsoft.AspNetCore.Server.Kestrel[13]\n      Connection id \"0H\": an unhandled exception was thrown.\n\
+             \u{20}     System.InvalidOperationException: x\n         at A.B()\n===\ninfo: Microsoft.Hosting.Lifetime[14]\n      Now listening\n===\n\
+             Unhandled exception. System.AggregateException: One or more errors occurred. (a)\n ---> System.IO.IOException: a\n   at A.C()\n\
+             \u{20}  --- End of inner exception stack trace ---\n   at A.D()\n---> (Inner Exception #0) System.IO.IOException: a\n   at A.C()<---\n\
+             --- End of stack trace from previous location ---\n   at A.E()\n===\nSystem.FormatException: Le format est incorrect.\n   à System.Int32.Parse(String s)\n\
+             \u{20}  --- Fin de la trace de la pile d'exception interne ---\n===\nok\n",
+        );
+    }
+
+    /// grafana/loki#4331 and fluent/fluentd-kubernetes-daemonset#337 (PHP-FPM), Laravel, and a chain.
+    #[test]
+    fn php_traces_join_the_line_that_reports_them() {
+        let fpm = "[15-Nov-2026 00:24:29] WARNING: [pool www] child 40 said into stderr:";
+        check(
+            &preset("php"),
+            &format!(
+                "PHP Notice:  x in /a.php on line 1\n===\nPHP Fatal error:  Uncaught Exception: first in /app/a.php:3\nStack trace:\n\
+                 #0 /app/a.php(7): f()\n#1 {{main}}\n\nNext RuntimeException: second in /app/a.php:9\nStack trace:\n#0 {{main}}\n  thrown in /app/a.php on line 3\n===\n\
+                 [2026-11-27 10:00:00] production.ERROR: x {{\"exception\":\"[object] (Exception(code: 0): x at /a.php:3)\n[stacktrace]\n#0 /app/b.php(1): g()\n#1 {{main}}\n\"}} \n===\n\
+                 [2026-11-27 10:00:01] production.INFO: next\n===\n{fpm} \"EXCPT_START: /a.php:61\"\n{fpm} \" #0 /a.php(39): c()\"\n{fpm} \"#1 /b.php(93): d()\"\n===\n\
+                 {fpm} \"other\"\n"
+            ),
+        );
+    }
+
+    /// moby/moby#22979 and nodejs/node#6976: traces of Node.js.
+    #[test]
+    fn node_traces_join_the_line_that_reports_them() {
+        check(
+            &preset("node"),
+            "listening\n===\nrequest failed\nTypeError: x is not a function\n    at f (/app/a.js:1:2)\n    at g (node:internal/main:3:4) {\n\
+             \u{20} code: 'ERR',\n  [cause]: Error: y\n      at h (/app/b.js:1:1)\n}\n===\nnext\n===\n/app/a.js:3\n    throw new Error('x')\n    ^\n\n\
+             Error: x\n    at f (/app/a.js:3:1)\n\nNode.js v22.1.0\n===\nError: alone\n    at f (/app/a.js:3:1)\n===\nError: other\n    at f (/app/a.js:3:1)\n",
         );
     }
 
@@ -627,9 +719,11 @@ mod tests {
                 ["ERROR x", "\tat a.b(c)", "a.b.Exception: x", "Traceback (", "ValueError: x"];
             let more =
                 ["", "panic: x", "goroutine 1 [running]:", "main.f()", "a.rb:1:in `x'", "INFO x"];
+            let traces =
+                ["#0 {main}", "--- End", "TypeError: x", "}", "/a.js:3", "A.BException: x"];
             let mut text = String::new();
             for _ in 0..random.int_in_range(1..=30)? {
-                text += random.choose(&[words.as_slice(), &more].concat())?;
+                text += random.choose(&[words.as_slice(), &more, &traces].concat())?;
                 text += "\n";
             }
             let multiline = preset(random.choose(&PRESETS)?);
