@@ -341,9 +341,7 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
 /// those of its documentation (`rt=0.005 uct="0.001"`). `None`, with the record unchanged, if another
 /// name is among them: a client must not make keys.
 fn put_pairs<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
-    if memchr::memchr(b'=', rest.as_bytes()).is_none() {
-        return None;
-    }
+    memchr::memchr(b'=', rest.as_bytes())?;
     let (forwarded, text) = tail_value(rest);
     let mut pairs = Vec::new();
     for [key, value] in logfmt::whole_pairs(text)? {
