@@ -69,7 +69,7 @@ its first line's offset, and its position is the hub's only when the whole event
 | key | default | what it does |
 | --- | --- | --- |
 | `path` | | a path, or a glob |
-| `multiline` | *each line is an event* | `"java"`, `"python"`, `"go"`, `"ruby"` (stack traces; they join the line that reports them), `"indent"` (lines that begin with a space or tab belong to the line before), or a table |
+| `multiline` | *each line is an event* | `"java"`, `"python"`, `"go"`, `"ruby"`, `"dotnet"`, `"php"`, `"node"` (stack traces; they join the line that reports them), `"indent"` (lines that begin with a space or tab belong to the line before), or a table |
 | `multiline.preset` | | one of these names |
 | `multiline.start` | | a pattern: a line that matches begins an event |
 | `multiline.continuation` | | a pattern: a line that matches belongs to the event before |

@@ -96,6 +96,7 @@ impl AutoFormat {
             return outcome;
         }
         record.clear_texts();
+        record.is_plain = true;
         record.taken_for = "text";
         log_text::parse(line, record);
         Ok(RowKind::Log)

@@ -7,10 +7,10 @@
 use weir_tables::Micros;
 use weir_values::{number, peer_address};
 
-use crate::field::Field;
+use crate::field::{self, Field};
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, nginx_gateways, text, traefik};
+use crate::{haproxy_clf, logfmt, nginx_gateways, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
@@ -65,8 +65,16 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (time, rest) = rest[1..].split_once(']')?;
     let (words, rest) = words_before_request(rest.trim_start_matches(' '));
     let (request, rest) = request_end(rest.strip_prefix('"')?)?;
-    let (status, rest) = text::word(rest.strip_prefix(' ')?.trim_start_matches(' '));
+    let rest = rest.strip_prefix(' ')?.trim_start_matches(' ');
+    let (upstream, rest) = rest.strip_prefix("to: ").map_or(("", rest), text::word);
+    let (status, rest) = text::word(rest);
     let (bytes, rest) = text::word(rest);
+    // `morgan`'s duration, before the length.
+    let span = rest.strip_prefix("ms - ").filter(|_| number::float(bytes).is_some());
+    let (span, (bytes, rest)) = match span {
+        Some(behind) => (bytes, text::word(behind)),
+        None => ("", (bytes, rest)),
+    };
     let (status, bytes) = (traefik::known(status), traefik::known(bytes));
     let values = TailValues::new(rest);
     record.ts = Some(read_time(time, record)?);
@@ -75,7 +83,11 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let is_unknown = is_whole
         && matches!((status, bytes), ("-", "-") | ("HIJACKED", _))
         && (values.rest.is_empty() || status != "-")
-        || status == "-" && traefik::is_end(values.rest);
+        || status == "-" && traefik::is_end(values.rest)
+        || is_whole
+            && status == "-"
+            && number::integer(bytes).is_some()
+            && values.user_agent.is_some();
     if number::integer(status).is_none() && !is_unknown {
         return None;
     }
@@ -84,6 +96,12 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
     record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
+    if !upstream.is_empty() {
+        record.put(["upstream_addr", upstream], Field::UpstreamAddress);
+    }
+    if !span.is_empty() {
+        record.put(["response_time", span], Field::DurationMillis);
+    }
     tail_fields(&values, record);
     Some(()).filter(|()| !bytes.is_empty())
 }
@@ -119,6 +137,11 @@ fn put_words<'a>(words: &'a str, record: &mut Record<'a>) {
             record.put(["remote_addr", bare], Field::ClientAddress);
         } else if is_host(bare) && record.is_free(Field::Host) {
             record.put(["http_host", bare], Field::Host);
+        } else if word.contains('.')
+            && number::float(word).is_some()
+            && record.is_free(Field::DurationSeconds)
+        {
+            record.put(["request_time", word], Field::DurationSeconds);
         } else {
             record.attr(["before_request", word]);
         }
@@ -305,12 +328,40 @@ fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
         && traefik::parse_end(values.rest, record).is_none()
         && haproxy_clf::parse_end(values.rest, record).is_none()
         && nginx_gateways::parse_end(values.rest, record).is_none()
+        && put_pairs(values.rest, record).is_none()
     {
         // Rack's logger, and so Puma and Sinatra, ends its line with the duration.
         let is_duration = values.referer.is_none() && is_rack_duration(values.rest);
         let field = if is_duration { Field::DurationSeconds } else { Field::Attr };
         record.put(["rest", values.rest], field);
     }
+}
+
+/// Pairs behind the user agent, or behind one more value: variables of nginx under their names, or under
+/// those of its documentation (`rt=0.005 uct="0.001"`). `None`, with the record unchanged, if another
+/// name is among them: a client must not make keys.
+fn put_pairs<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
+    memchr::memchr(b'=', rest.as_bytes())?;
+    let (forwarded, text) = tail_value(rest);
+    let mut pairs = Vec::new();
+    for [key, value] in logfmt::whole_pairs(text)? {
+        let field = match key {
+            "rt" => Field::DurationSeconds,
+            "uct" => Field::UpstreamConnect,
+            "uht" => Field::UpstreamHeader,
+            "urt" | "ut" => Field::UpstreamResponse,
+            "ua" => Field::UpstreamAddress,
+            "us" => Field::UpstreamStatus,
+            "ul" | "cs" => Field::Attr,
+            _ => Some(field::of_nginx(key)).filter(|field| *field != Field::Attr)?,
+        };
+        pairs.push(([key, value], field));
+    }
+    record.attr(["rest", forwarded.unwrap_or_default()]);
+    for (pair, field) in pairs {
+        record.put(pair, field);
+    }
+    Some(())
 }
 
 /// Whether a text is seconds with four digits or more behind the point.

@@ -18,7 +18,7 @@ pub(crate) fn as_json<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a 
     if !line.ends_with('}') {
         return None;
     }
-    let at = line.find("\t{")?;
+    let Some(at) = line.find("\t{") else { return behind_place(line, record) };
     let (head, object) = (&line[..at], &line[at + 1..]);
     let parts: Vec<&str> = head.split('\t').collect();
     let [time, level, between @ .., message] = parts.as_slice() else { return None };
@@ -42,6 +42,15 @@ pub(crate) fn as_json<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a 
         json.pop();
     }
     json.push_str(members);
+    Some(record.arena.alloc_str(&json))
+}
+
+/// The object of Beego's logger, `2026/11/20 12:00:00.123 [server.go:27]  {…}`, with its place.
+fn behind_place<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
+    let (head, members) = line.split_once("]  {")?;
+    let (time, place) = head.split_once(" [")?;
+    let is_head = is_place(place) && members.starts_with('"') && record.times.read(time).is_some();
+    let json = is_head.then(|| format!("{{\"caller\":\"{}\",{members}", escaped(place)))?;
     Some(record.arena.alloc_str(&json))
 }
 

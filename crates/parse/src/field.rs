@@ -73,6 +73,8 @@ pub(crate) enum Field {
     /// A message, if the line has no `Message`.
     MessageOtherwise,
     Severity,
+    /// OpenTelemetry's number of a severity, if the line has no word.
+    SeverityNumber,
     Program,
     ProcessId,
     Facility,
@@ -117,12 +119,13 @@ impl Field {
 
     /// Whether the text is used only if the others leave its column free: it is less exact.
     pub(crate) fn is_late(self) -> bool {
-        const LATE: [Field; 7] = [
+        const LATE: [Field; 8] = [
             Field::TimeOtherwise,
             Field::TimeNanos,
             Field::PeerAddress,
             Field::ForwardedFor,
             Field::StatusOtherwise,
+            Field::SeverityNumber,
             Field::DurationOtherwise,
             Field::DurationText,
         ];
@@ -221,6 +224,7 @@ pub(crate) fn of_key(key: &str) -> Field {
         "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
         | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname" | "level_name"
         | "levelName" => Field::Severity,
+        "severity_number" | "severityNumber" | "SeverityNumber" => Field::SeverityNumber,
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
         | "appname" | "logger_name" | "programname" | "app-name" => Field::Program,
         "pid" | "process_id" | "process.pid" | "procid" => Field::ProcessId,
@@ -247,6 +251,7 @@ fn of_program_key(key: &str) -> Field {
         | "httpMethod"
         | "reqMethod"
         | "reqId"
+        | "elapsed_time"
         | "http.response.body.status_code"
         | "record.error_severity" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
@@ -268,6 +273,10 @@ fn of_program_key(key: &str) -> Field {
         "fields.message" => Field::Message,
         "RenderedMessage" => Field::Message,
         "@fields.level" => Field::Severity,
+        // A record of OpenTelemetry in JSON.
+        "timeUnixNano" => Field::Time,
+        "observedTimeUnixNano" => Field::TimeOtherwise,
+        "body.stringValue" => Field::Message,
         // PostgreSQL's `jsonlog`, ClickHouse, audit events of Kubernetes.
         "error_severity" => Field::Severity,
         "date_time" | "requestReceivedTimestamp" => Field::Time,

@@ -50,6 +50,11 @@ pub(crate) trait Format: Send {
 
     /// Sets the first lines of a file of which a later part is read; the last may be cut off.
     fn set_head(&mut self, _head: &[u8]) {}
+
+    /// Starts of lines that replace what the head says, anywhere in a file.
+    fn later_heads(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Which lines of a format belong together.

@@ -32,7 +32,7 @@ pub(crate) const CONFIGURED: &[&ConfiguredFormat] = &[
     &ConfiguredFormat { name: "regex", keys: grok::KEYS, read: grok::read_regex },
     &ConfiguredFormat { name: "csv", keys: separated::KEYS, read: separated::read_csv },
     &ConfiguredFormat { name: "tsv", keys: separated::KEYS, read: separated::read_tsv },
-    &ConfiguredFormat { name: "w3c", keys: &[], read: w3c::read_w3c },
+    &ConfiguredFormat { name: "w3c", keys: w3c::KEYS, read: w3c::read_w3c },
     &ConfiguredFormat { name: "key_value", keys: key_value::KEYS, read: key_value::read },
 ];
 

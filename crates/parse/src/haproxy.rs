@@ -258,6 +258,12 @@ fn request<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
             rest = behind;
         }
     }
+    // A format of one's own has the version and the cipher of TLS here.
+    if !rest.starts_with('"') {
+        let at = rest.find(" \"")?;
+        record.attr(["before_request", &rest[..at]]);
+        rest = &rest[at + 1..];
+    }
     // The request is cut at 1024 bytes, and then its closing quote is missing.
     let quoted = rest.strip_prefix('"')?;
     let (line, tail) = quoted.rsplit_once('"').unwrap_or((quoted, ""));

@@ -1,5 +1,5 @@
 //! Access lines in JSON of gateways, balancers and frameworks whose keys mean nothing elsewhere: Google
-//! Cloud, AWS's API Gateway, Azure, Cloudflare, Akamai, Kong, APISIX, Traefik, Serilog and Squid; and
+//! Cloud, AWS's API Gateway, Azure, Cloudflare, Akamai, Kong, APISIX, Beego, Traefik, Serilog and Squid; and
 //! lines that are no requests, of Nextcloud, and of PostgreSQL in the log of CloudNativePG.
 //!
 //! Sources: each program's documentation of its log's fields. The surprising things: Azure's Application
@@ -83,6 +83,12 @@ const DIALECTS: &[Dialect] = &[
         program: "apigateway",
         tier: "edge",
         meaning: aws_api_gateway,
+    },
+    Dialect {
+        signs: &["elapsed_time", "request_method", "http_user_agent"],
+        program: "",
+        tier: "app",
+        meaning: beego,
     },
     Dialect {
         signs: &["RequestMethod", "DownstreamStatus"],
@@ -309,6 +315,15 @@ fn aws_api_gateway(key: &str) -> Field {
         "responseLatency" => Field::DurationMillis,
         "integrationLatency" => Field::UpstreamResponseMillis,
         "integrationStatus" => Field::UpstreamStatus,
+        _ => field::of_key(key),
+    }
+}
+
+/// Access lines of Beego: a duration of Go, and the time of the request under nginx' name of its duration.
+fn beego(key: &str) -> Field {
+    match key {
+        "elapsed_time" => Field::DurationNanos,
+        "request_time" => Field::Time,
         _ => field::of_key(key),
     }
 }

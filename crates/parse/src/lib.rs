@@ -33,6 +33,7 @@ mod haproxy;
 mod haproxy_clf;
 mod haproxy_parts;
 mod heroku;
+mod iis;
 mod journal;
 mod journal_export;
 mod json;

@@ -61,6 +61,9 @@ pub struct LineParser {
     pipeline: Option<Arc<Pipeline>>,
     /// Pipelines of which one may have the log's first line; empty once that was read.
     candidates: Arc<[Arc<Pipeline>]>,
+    /// Redacting ones among them, which any line may choose: a torn or unusual first line must not let
+    /// data through. Empty once one was chosen.
+    redacting: Arc<[Arc<Pipeline>]>,
     zone: Zone,
     redaction: Redaction,
     keys: KeyBudget,
@@ -91,6 +94,7 @@ impl LineParser {
             format: formats::new(&source.format),
             pipeline: None,
             candidates: Arc::default(),
+            redacting: Arc::default(),
             zone: Zone::default(),
             redaction: Redaction::default(),
             keys: KeyBudget::new(DEFAULT_KEY_BUDGET),
@@ -124,6 +128,12 @@ impl LineParser {
         self.format.set_head(head);
     }
 
+    /// Starts of lines that replace what the head says, anywhere in a file: a reader that starts behind
+    /// the head passes the newest one of each before its position to [`LineParser::set_head`].
+    pub fn later_heads(&self) -> &'static [&'static str] {
+        self.format.later_heads()
+    }
+
     /// Reads times without a zone as in `zone`.
     #[must_use]
     pub fn with_zone(mut self, zone: Zone) -> Self {
@@ -139,10 +149,14 @@ impl LineParser {
     }
 
     /// Applies the one of `candidates` whose `[match]` has the first line of the log, once that is
-    /// known.
+    /// known, and the one of `redacting` that has any line.
     #[must_use]
-    pub(crate) fn with_candidates(mut self, candidates: Arc<[Arc<Pipeline>]>) -> Self {
-        self.candidates = candidates;
+    pub(crate) fn with_candidates(
+        mut self,
+        candidates: &Arc<[Arc<Pipeline>]>,
+        redacting: &Arc<[Arc<Pipeline>]>,
+    ) -> Self {
+        (self.candidates, self.redacting) = (Arc::clone(candidates), Arc::clone(redacting));
         self
     }
 
@@ -152,11 +166,28 @@ impl LineParser {
             self.zone = zone.clone();
         }
         self.order = pipeline.byte_order().or(self.order);
+        if pipeline.redacts() {
+            self.redacting = Arc::default();
+        }
         self.pipeline = Some(pipeline);
     }
 
     /// Looks at the first line once, and at comments before it, so that those behind it cost nothing.
     fn choose_pipeline(&mut self, bytes: &[u8]) {
+        self.choose_by_first_line(bytes);
+        if self.redacting.is_empty() {
+            return;
+        }
+        let mut lines = bytes.split(|byte| *byte == b'\n').map(trim_end);
+        let chosen = lines.find_map(|line| {
+            self.redacting.iter().find(|pipeline| pipeline.has_line(line)).cloned()
+        });
+        if let Some(pipeline) = chosen {
+            self.apply_pipeline(pipeline, &LogFormat::Auto);
+        }
+    }
+
+    fn choose_by_first_line(&mut self, bytes: &[u8]) {
         if self.candidates.is_empty() {
             return;
         }
@@ -474,6 +505,9 @@ fn settle<'a>(
     let mut kind = kind;
     if let Some(pipeline) = place.pipeline {
         kind = pipeline.run(PipelineRow { record, kind, line, source: place.path })?;
+        if record.is_plain {
+            pipeline.redact_plain(record, kind);
+        }
     }
     record.settle_budget();
     if kind == RowKind::Log {

@@ -27,7 +27,8 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 /// Reads a line.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     record.log.body = line;
-    if redis(line, record).or_else(|| varnish(line, record)).is_some() {
+    let known = redis(line, record).or_else(|| varnish(line, record));
+    if known.or_else(|| sssd(line, record)).is_some() {
         return;
     }
     let front = front(line);
@@ -65,6 +66,23 @@ fn varnish(line: &str, record: &mut Record<'_>) -> Option<()> {
     let start = behind.split_once("Start: ").map(|(_, rest)| text::word(rest).0);
     record.ts = start.and_then(|time| record.times.read(time));
     record.log.program = Some("varnishd");
+    Some(())
+}
+
+/// SSSD's `(2026-11-20 12:00:00): [be[a.example]] [function] (0x0020): text`; the mask is the level.
+fn sssd(line: &str, record: &mut Record<'_>) -> Option<()> {
+    let (time, rest) = line.strip_prefix('(')?.split_once(')')?;
+    let (_, mask) = rest.trim_start_matches([':', ' ']).strip_prefix('[')?.split_once(" (0x")?;
+    let severity = match mask.get(..4)? {
+        "0010" | "0020" => "critical",
+        "0040" => "error",
+        "0080" => "warn",
+        "0100" => "info",
+        "0200" | "0400" => "debug",
+        _ => "trace",
+    };
+    record.ts = Some(record.times.read(time)?);
+    (record.log.severity, record.log.program) = (Some(severity), Some("sssd"));
     Some(())
 }
 

@@ -15,6 +15,9 @@ const MIN_PAIRS: usize = 3;
 
 /// Reads a line; `None`, with the record unchanged, if it is not in this format.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
+    // Some formats of nginx have the time in brackets before the pairs.
+    let bracketed = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let (time, line) = bracketed.unwrap_or(("", line));
     let (mut count, mut flag_count, mut is_log, mut seen) = (0, 0, false, 0);
     let mut pairs = PairIter { rest: line };
     for pair in &mut pairs {
@@ -39,16 +42,29 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKin
         }
         return Some(RowKind::Request);
     }
-    let request = [Field::Method, Field::Target, Field::Status].map(Field::bit);
-    if !is_log && request.iter().any(|bit| seen & bit == 0) {
+    let line_bit = Field::RequestLine.bit();
+    let [method, target, status] = [Field::Method, Field::Target, Field::Status].map(Field::bit);
+    let request = [method | line_bit, target | line_bit, status];
+    if !is_log && request.iter().any(|bits| seen & bits == 0) {
         return None;
     }
-    put_parted_time(line, record);
+    if time.is_empty() {
+        put_parted_time(line, record);
+    } else {
+        record.ts = Some(record.times.read(time)?);
+    }
     for pair in (PairIter { rest: line }) {
         let text = pair.text(record);
         record.put([pair.key, text], field::of_key(pair.key));
     }
     Some(record.guess_kind())
+}
+
+/// The pairs of a text that has nothing else.
+pub(crate) fn whole_pairs(text: &str) -> Option<Vec<[&str; 2]>> {
+    let mut pairs = PairIter { rest: text };
+    let all: Option<Vec<_>> = pairs.by_ref().map(|pair| Some([pair.key, pair.value?])).collect();
+    all.filter(|all| !all.is_empty() && pairs.rest.is_empty())
 }
 
 /// A firewall's `date=2026-11-20 time=12:00:00 tz="+0100"`.

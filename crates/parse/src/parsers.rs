@@ -86,6 +86,8 @@ pub struct Parsers {
     pipelines: Vec<Arc<Pipeline>>,
     /// Those that are chosen by the first line of a log.
     by_first_line: Arc<[Arc<Pipeline>]>,
+    /// Those of them that redact.
+    redacting_by_line: Arc<[Arc<Pipeline>]>,
     zone: Zone,
     redaction: Redaction,
     key_budget: usize,
@@ -122,8 +124,11 @@ impl Parsers {
             }
         }
         let by_first_line = pipelines.iter().filter(|pipeline| pipeline.has_lines()).cloned();
+        let by_first_line: Arc<[_]> = by_first_line.collect();
+        let redacting = by_first_line.iter().filter(|pipeline| pipeline.redacts()).cloned();
         let parsers = Self {
-            by_first_line: by_first_line.collect(),
+            redacting_by_line: redacting.collect(),
+            by_first_line,
             library: Arc::new(library),
             pipelines,
             zone: Zone::default(),
@@ -199,7 +204,7 @@ impl Parsers {
         match pipeline {
             Some(pipeline) => parser.with_pipeline(Arc::clone(pipeline), source),
             None if source.format == LogFormat::Auto => {
-                parser.with_candidates(Arc::clone(&self.by_first_line))
+                parser.with_candidates(&self.by_first_line, &self.redacting_by_line)
             }
             None => parser,
         }
@@ -210,13 +215,16 @@ impl Parsers {
         !self.redaction.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.redacts())
     }
 
-    /// Redacts a text of a log that no line parser reads.
+    /// Redacts a text of a log that no line parser reads. Such a log has no first line, so without a
+    /// pipeline for its path, all pipelines that are chosen by a line redact it.
     pub fn redacted(&self, text: &str, source: &LogSource, path: &str) -> String {
         let text = self.redaction.apply(text);
-        match self.find(source, path) {
-            Some(pipeline) => pipeline.redact_raw(&text).into_owned(),
-            None => text.into_owned(),
-        }
+        let found = self.find(source, path).map(std::slice::from_ref);
+        let pipelines = found.unwrap_or(&self.redacting_by_line);
+        let redacted = pipelines.iter().fold(text, |text, pipeline| {
+            std::borrow::Cow::Owned(pipeline.redact_raw(&text).into_owned())
+        });
+        redacted.into_owned()
     }
 
     /// Runs the cases of a test file.

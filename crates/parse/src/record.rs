@@ -117,6 +117,8 @@ pub(crate) struct Record<'a> {
     pub(crate) is_template_known: bool,
     /// Whether the line's own text is empty: a container wrote an empty line.
     pub(crate) is_blank: bool,
+    /// Whether no format was found in the line.
+    pub(crate) is_plain: bool,
     /// Values of the envelope that holds the line.
     pub(crate) envelope: Envelope<'a>,
     /// Names of the format's values, in order.
@@ -147,6 +149,7 @@ impl<'a> Record<'a> {
             log: Log::default(),
             is_template_known: false,
             is_blank: false,
+            is_plain: false,
             envelope: Envelope::default(),
             names: &[],
             pairs: Vec::with_capacity(64),
@@ -171,7 +174,7 @@ impl<'a> Record<'a> {
         self.request = Request::default();
         self.log = Log::default();
         self.is_template_known = false;
-        self.is_blank = false;
+        (self.is_blank, self.is_plain) = (false, false);
         self.pairs.clear();
         self.attrs.clear();
         self.more.clear();

@@ -47,6 +47,25 @@ pub(crate) fn read_tsv(
     Ok(Arc::new(SeparatedSpec::read(section, true)?))
 }
 
+/// Names of the values, and how many of the last ones a line may lack.
+pub(crate) fn columns(section: &Section<'_>) -> Result<(Vec<String>, usize), ParserProblem> {
+    let mut columns: Vec<String> =
+        section.texts("columns")?.into_iter().map(str::to_owned).collect();
+    let optional = section.texts("optional_columns")?;
+    if columns.is_empty() && !optional.is_empty() {
+        let message = "`optional_columns` needs `columns`";
+        return Err(section.problem("optional_columns", message, ""));
+    }
+    let optional_count = optional.len();
+    columns.extend(optional.into_iter().map(str::to_owned));
+    let mut seen = HashSet::new();
+    if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
+        let message = format!("the column `{twice}` is listed twice");
+        return Err(section.problem("columns", message, ""));
+    }
+    Ok((columns, optional_count))
+}
+
 impl SeparatedSpec {
     fn read(section: &Section<'_>, is_tsv: bool) -> Result<Self, ParserProblem> {
         let delimiter = section.text("delimiter")?.unwrap_or(if is_tsv { "\t" } else { "," });
@@ -57,20 +76,7 @@ impl SeparatedSpec {
                 "",
             ));
         };
-        let mut columns: Vec<String> =
-            section.texts("columns")?.into_iter().map(str::to_owned).collect();
-        let optional = section.texts("optional_columns")?;
-        if columns.is_empty() && !optional.is_empty() {
-            let message = "`optional_columns` needs `columns`";
-            return Err(section.problem("optional_columns", message, ""));
-        }
-        let optional_count = optional.len();
-        columns.extend(optional.into_iter().map(str::to_owned));
-        let mut seen = HashSet::new();
-        if let Some(twice) = columns.iter().find(|name| !seen.insert(*name)) {
-            let message = format!("the column `{twice}` is listed twice");
-            return Err(section.problem("columns", message, ""));
-        }
+        let (columns, optional_count) = columns(section)?;
         Ok(Self { delimiter: *delimiter, is_quoted: !is_tsv, columns, optional_count })
     }
 }

@@ -8,6 +8,9 @@ use crate::record::Record;
 use crate::syslog_header::{HeaderTime, SyslogHeader};
 use crate::{cef, routeros, text};
 
+/// Most digits of a count before a message.
+const MAX_COUNT_DIGITS: usize = 5;
+
 /// Reads the header and returns the message; `None`, with the record unchanged, without a header.
 pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
     let header = SyslogHeader::read(line)?;
@@ -17,6 +20,7 @@ pub(crate) fn header<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
 /// Reads the header of a line of an unknown log; `None`, with the record unchanged, if it has no
 /// priority and is not a time, a host and a tag.
 pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a str> {
+    let line = behind_count(line).unwrap_or(line);
     if !may_be_header(line.as_bytes()) {
         return None;
     }
@@ -28,6 +32,13 @@ pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
         || !header.process.is_empty() && line.starts_with(|first: char| first.is_ascii_uppercase());
     let is_whole = is_named && (!header.program.is_empty() || is_data(header.message));
     (header.priority.is_some() || is_whole).then(|| put_header(&header, record))?
+}
+
+/// A message behind the count of RFC 6587, which some relays write into files.
+fn behind_count(line: &str) -> Option<&str> {
+    let digits = line.bytes().take(MAX_COUNT_DIGITS).take_while(u8::is_ascii_digit).count();
+    let rest = line[digits..].strip_prefix(' ')?;
+    (digits > 0 && rest.starts_with('<')).then_some(rest)
 }
 
 /// Whether a message needs no tag: firewalls send pairs and events, and programs objects.

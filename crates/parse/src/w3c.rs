@@ -13,35 +13,49 @@ use bumpalo::Bump;
 use crate::field::{self, Field};
 use crate::format::{Format, FormatSpec};
 use crate::grok::PatternLibrary;
+use crate::iis;
 use crate::pipeline::document::Section;
 use crate::problem::ParserProblem;
 use crate::record::{LineFault, Record, RowKind};
+use crate::separated;
 
 /// Most values of one line.
 const MAX_VALUES: usize = 1_000;
-/// Default columns of IIS; before version 8, there is no referer.
-const IIS_COLUMNS: [&str; 2] = [
-    "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) \
-     sc-status sc-substatus sc-win32-status time-taken",
-    "date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) sc-status \
-     sc-substatus sc-win32-status time-taken",
-];
+/// Mark of the line that names the values.
+const FIELDS: &str = "#Fields:";
+/// Mark of the line with the day of lines that have only a clock.
+const DATE: &str = "#Date:";
+
+/// Keys in `[parse]`.
+pub(crate) const KEYS: &[&str] = &["columns", "optional_columns"];
 
 pub(crate) fn read_w3c(
     _library: &PatternLibrary,
-    _section: &Section<'_>,
+    section: &Section<'_>,
 ) -> Result<Arc<dyn FormatSpec>, ParserProblem> {
-    Ok(Arc::new(W3cSpec))
+    let (columns, optional_count) = separated::columns(section)?;
+    Ok(Arc::new(W3cSpec { columns, optional_count }))
 }
 
 #[derive(Debug)]
-struct W3cSpec;
+struct W3cSpec {
+    /// Columns of files that do not name them; empty for those of IIS.
+    columns: Vec<String>,
+    /// How many of the last ones a line may lack.
+    optional_count: usize,
+}
 
 impl FormatSpec for W3cSpec {
     fn new_format(&self) -> Box<dyn Format> {
+        let columns = match self.columns.is_empty() {
+            true => iis::DEFAULT.iter().map(|name| (*name).to_owned()).collect(),
+            false => self.columns.clone(),
+        };
         Box::new(W3cReader {
-            columns: IIS_COLUMNS[0].split(' ').map(str::to_owned).collect(),
-            is_named: false,
+            columns,
+            optional_count: self.optional_count,
+            is_guessed: self.columns.is_empty(),
+            is_first: true,
             has_commas: false,
             date: String::new(),
         })
@@ -51,8 +65,12 @@ impl FormatSpec for W3cSpec {
 /// Reads the lines of one stream.
 struct W3cReader {
     columns: Vec<String>,
-    /// Whether `#Fields:` named the columns.
-    is_named: bool,
+    /// How many of the last columns a line may lack.
+    optional_count: usize,
+    /// Whether the columns are guessed by the values: IIS' without `#Fields:`.
+    is_guessed: bool,
+    /// Whether no line has shown the columns.
+    is_first: bool,
     /// Whether commas are between values.
     has_commas: bool,
     /// The day of `#Date:`, for lines that have only a clock.
@@ -71,15 +89,14 @@ impl Format for W3cReader {
         }
         let separator = self.separator(line);
         let values = split(line, separator, record.arena)?;
-        if !self.is_named
-            && let Some(columns) =
-                IIS_COLUMNS.iter().find(|columns| columns.split(' ').count() == values.len())
-            && values.len() != self.columns.len()
-        {
-            self.set_columns(columns, record);
-        }
-        if values.len() != self.columns.len() {
-            let detail = format!("{} values, but {} columns", values.len(), self.columns.len());
+        let most = self.columns.len();
+        let is_unknown = self.is_guessed && (self.is_first || values.len() != most);
+        if let Some(columns) = is_unknown.then(|| iis::columns(&values)).flatten() {
+            self.is_first = false;
+            self.columns = columns.into_iter().map(str::to_owned).collect();
+            record.names = self.names(record.arena);
+        } else if !(most - self.optional_count..=most).contains(&values.len()) {
+            let detail = format!("{} values, but {most} columns", values.len());
             return Err(LineFault::no_match(detail));
         }
         self.put_time(&values, record);
@@ -108,10 +125,16 @@ impl Format for W3cReader {
         let lines = head.split_inclusive(|byte| *byte == b'\n');
         let whole = lines.filter_map(|line| line.strip_suffix(b"\n"));
         for line in whole.filter_map(|line| std::str::from_utf8(line).ok()) {
-            if let Some(names) = line.strip_prefix("#Fields:") {
+            if let Some(names) = line.strip_prefix(FIELDS) {
                 self.name_columns(names);
+            } else if let Some(date) = line.strip_prefix(DATE) {
+                self.set_day(date);
             }
         }
+    }
+
+    fn later_heads(&self) -> &'static [&'static str] {
+        if self.columns.iter().any(|name| name == "date") { &[FIELDS] } else { &[FIELDS, DATE] }
     }
 }
 
@@ -119,26 +142,25 @@ impl W3cReader {
     /// Keeps a line of comment, and what it says about those that follow.
     fn read_directive<'a>(&mut self, line: &'a str, record: &mut Record<'a>) {
         record.log.body = line;
-        if let Some(names) = line.strip_prefix("#Fields:") {
+        if let Some(names) = line.strip_prefix(FIELDS) {
             self.name_columns(names);
             record.names = self.names(record.arena);
-        } else if let Some(date) = line.strip_prefix("#Date:").map(str::trim_ascii) {
-            record.ts = record.times.read(date);
-            let day = date.split([' ', 'T']).next().unwrap_or_default();
-            day.clone_into(&mut self.date);
+        } else if let Some(date) = line.strip_prefix(DATE) {
+            record.ts = record.times.read(date.trim_ascii());
+            self.set_day(date);
         }
+    }
+
+    fn set_day(&mut self, date: &str) {
+        let day = date.trim_ascii().split([' ', 'T']).next().unwrap_or_default();
+        day.clone_into(&mut self.date);
     }
 
     fn name_columns(&mut self, names: &str) {
         self.has_commas = names.contains(',') && names.split_ascii_whitespace().count() == 1;
         let words = names.split(|mark: char| mark == ',' || mark.is_ascii_whitespace());
         self.columns = words.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        self.is_named = true;
-    }
-
-    fn set_columns(&mut self, columns: &str, record: &mut Record<'_>) {
-        self.columns = columns.split(' ').map(str::to_owned).collect();
-        record.names = self.names(record.arena);
+        (self.is_guessed, self.optional_count) = (false, 0);
     }
 
     /// What is between the values of a line.

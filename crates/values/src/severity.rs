@@ -102,6 +102,19 @@ pub fn of_mongodb(letter: &str) -> Option<&'static str> {
     }
 }
 
+/// The severity of OpenTelemetry's number: six words with four grades each.
+pub fn of_opentelemetry(number: i64) -> Option<&'static str> {
+    Some(match number {
+        1..=4 => "trace",
+        5..=8 => "debug",
+        9..=12 => "info",
+        13..=16 => "warn",
+        17..=20 => "error",
+        21..=24 => "critical",
+        _ => return None,
+    })
+}
+
 /// The severity for a word or a number.
 ///
 /// Numbers below 10 are syslog's; 10, 20, … 60 are from pino and bunyan.

@@ -127,5 +127,10 @@ pub fn of_abbreviation(name: &[u8]) -> Option<i64> {
         (b"PST", -16),
         (b"PDT", -14),
     ];
-    HALF_HOURS.iter().find(|(known, _)| *known == name).map(|(_, halves)| halves * 1800)
+    let known = HALF_HOURS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, halves)| halves * 1800).or_else(|| {
+        // `PSTDST`, as clocks of Cisco are often configured.
+        let standard = name.strip_suffix(b"DST").filter(|standard| standard.len() >= 3)?;
+        of_abbreviation(standard).map(|offset| offset + 3600)
+    })
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use weir_collect::logs::{Chunk, container_attributes};
+use weir_collect::logs::{Chunk, container_attributes, earlier_line};
 use weir_parse::{LineParser, ParsedRows, Parsers, StreamName};
 use weir_process::meter::{LineCounts, Stage, StageRun};
 use weir_tables::{Batch, Log, LogGapRows, LogRows, Micros, Parcel, Rows, StreamId, StreamRange};
@@ -97,6 +97,10 @@ impl ParsedStream {
             && let Some(head) = crate::parsers::head(&chunk.path)
         {
             parser.set_head(&head);
+            for mark in parser.later_heads() {
+                let line = earlier_line(Path::new(&*chunk.path), mark, chunk.from);
+                parser.set_head(&line.unwrap_or_default());
+            }
         }
         if chunk.from > 0
             && parser.needs_header()

@@ -6,6 +6,7 @@
 //! position; the hub knows how far each stream is durable, so a stream's identity must be the same
 //! after a restart (`docs/formats/stream-identity.md`).
 
+mod earlier_line;
 mod journal;
 #[cfg(test)]
 mod nginx_tests;
@@ -14,6 +15,7 @@ mod objects;
 mod stranger_tests;
 mod tail;
 
+pub use earlier_line::earlier_line;
 pub use journal::{Journal, JournalOptions};
 pub use objects::{Object, ObjectLog};
 pub use tail::{

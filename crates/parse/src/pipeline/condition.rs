@@ -77,8 +77,12 @@ impl Condition {
         }
     }
 
+    /// Whether it tests only what every line has: its text and its log.
+    pub(crate) fn is_about_any_line(&self) -> bool {
+        self.fields().iter().all(|field| matches!(*field, "body" | "source"))
+    }
+
     /// Names of the tested fields.
-    #[cfg(test)]
     fn fields(&self) -> Vec<&str> {
         match self {
             Self::Or(parts) | Self::And(parts) => parts.iter().flat_map(Self::fields).collect(),

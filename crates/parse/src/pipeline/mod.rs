@@ -22,7 +22,7 @@ use crate::format::{Format, FormatSpec};
 use crate::formats;
 use crate::grok::{Pattern, PatternLibrary};
 use crate::problem::{ParserFile, ParserProblem};
-use crate::record::{LineFault, RowKind};
+use crate::record::{LineFault, Record, RowKind};
 use crate::utf16::ByteOrder;
 
 pub(crate) use step::{PipelineRow, redact};
@@ -164,6 +164,18 @@ impl Pipeline {
             StepAction::Redact(redaction) => Cow::Owned(redaction.apply(&text).into_owned()),
             _ => text,
         })
+    }
+
+    /// Redacts a row of a line in which no format was found, as rejects are: conditions about fields that
+    /// only a parsed line has do not hold it back.
+    pub(crate) fn redact_plain(&self, record: &mut Record<'_>, kind: RowKind) {
+        let is_skipped =
+            |step: &&PipelineStep| step.when.as_ref().is_some_and(|when| !when.is_about_any_line());
+        for action in self.steps.iter().filter(is_skipped).flat_map(|step| &step.actions) {
+            if let StepAction::Redact(redaction) = action {
+                redact(record, kind, redaction);
+            }
+        }
     }
 
     /// Runs the steps over a row; returns its final table.

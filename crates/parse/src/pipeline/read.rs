@@ -146,7 +146,7 @@ fn check_keys(section: &Section<'_>, format: Option<&str>) -> Result<(), ParserP
             return Err(section.problem(
                 key,
                 format!("`{key}` has no effect in this format"),
-                "`pattern` is for grok and regex, `columns` for csv and tsv, `keys` for key_value",
+                "`pattern` is for grok and regex, `columns` for csv, tsv and w3c, `keys` for key_value",
             ));
         }
     }

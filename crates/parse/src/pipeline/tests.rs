@@ -344,7 +344,7 @@ fn wrong_files_are_refused_with_line_and_hint() {
         "[parse]\nformat = \"json\"\ncolumns = [\"a\"]\n",
         &expect![[r#"
         cannot use my.toml:3: `columns` has no effect in this format
-        hint: `pattern` is for grok and regex, `columns` for csv and tsv, `keys` for key_value"#]],
+        hint: `pattern` is for grok and regex, `columns` for csv, tsv and w3c, `keys` for key_value"#]],
     );
     refused(
         "[parse]\ntime_zone = \"Berlin\"\n",

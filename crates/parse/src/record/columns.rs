@@ -12,17 +12,17 @@ use crate::{request_line, upstream_list};
 impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.
     pub(crate) fn settle(&mut self, kind: RowKind) {
-        // Lograge's duration, in Rails, is in milliseconds.
-        let is_lograge = !self.is_free(Field::DurationText)
-            && ["controller", "action"].iter().all(|key| self.text(key).is_some());
+        let duration = self.bare_duration();
         let pairs = std::mem::take(&mut self.pairs);
         let late = pairs.iter().filter(|pair| pair.field.is_late());
         for pair in pairs.iter().filter(|pair| !pair.field.is_late()).chain(late) {
             let is_taken = match kind {
-                RowKind::Request if is_lograge && pair.field == Field::DurationText => {
-                    self.take_request(&NamedText { field: Field::DurationMillis, ..*pair })
-                }
-                RowKind::Request => self.take_request(pair),
+                RowKind::Request => match duration {
+                    Some((key, field)) if key == pair.key => {
+                        self.take_request(&NamedText { field, ..*pair })
+                    }
+                    _ => self.take_request(pair),
+                },
                 RowKind::Log => self.take_log(pair),
             };
             if pair.field == Field::Unlisted {
@@ -38,6 +38,22 @@ impl<'a> Record<'a> {
         self.settle_envelope(kind);
     }
 
+    /// The key and unit of a duration without its unit: Lograge's, in Rails, is in milliseconds, and
+    /// Echo's in nanoseconds.
+    fn bare_duration(&self) -> Option<(&'a str, Field)> {
+        let pair = self.pairs.iter().find(|pair| pair.field == Field::DurationText)?;
+        let has = |keys: [&str; 2]| keys.iter().all(|key| self.text(key).is_some());
+        if has(["controller", "action"]) {
+            return Some((pair.key, Field::DurationMillis));
+        }
+        // Its version 4 writes the unit as well.
+        let is_echo = pair.key == "latency"
+            && has(["remote_ip", "bytes_in"])
+            && self.text("latency_human").is_none();
+        (is_echo && number::integer(pair.value).is_some())
+            .then_some((pair.key, Field::DurationNanos))
+    }
+
     fn take_log(&mut self, pair: &NamedText<'a>) -> bool {
         let value = pair.value;
         match pair.field {
@@ -49,6 +65,10 @@ impl<'a> Record<'a> {
                 self.take_message(value)
             }
             Field::Severity => set(&mut self.log.severity, severity::of_word(value)),
+            Field::SeverityNumber => {
+                let number = number::integer(value).and_then(severity::of_opentelemetry);
+                set(&mut self.log.severity, number)
+            }
             Field::Program => set(&mut self.log.program, Some(value)),
             Field::ProcessId => set(&mut self.log.process_id, number::integer(value)),
             Field::Facility => {

@@ -209,3 +209,120 @@ fn only_the_first_line_chooses() {
     let rows = rows_of(&mut parser(), &format!("\n\n#Fields: {IIS}\n{IIS_LINE}\n"), 0);
     assert_eq!(rows[1].table, "request");
 }
+
+/// IIS keeps the order of the columns that its administrator chose, so a line shows them.
+#[test]
+fn iis_columns_without_a_header_are_found_by_their_values() {
+    let line = |values: &str| format!("2026-11-20 09:10:11 {values}");
+    check(
+        [
+            "elastic/beats#31839, with the requested host",
+            &line(
+                "10.44.0.136 GET / - 443 - 192.0.2.188 Mozilla/4.0+(compatible) - www.example 401 0 0 23",
+            ),
+        ],
+        &[
+            ("table", "request"),
+            ("server_address", "www.example"),
+            ("http_response_status_code", "401"),
+            ("duration_seconds", "0.023"),
+            ("http_request_header_referer", "-"),
+        ],
+    );
+    check(
+        ["IIS 6", &line("W3SVC1 10.0.0.4 GET /a.asp x=1 80 bob 192.0.2.22 Mozilla/4.0 200 0 64")],
+        &[
+            ("client_address", "192.0.2.22"),
+            ("server_address", "10.0.0.4"),
+            ("attrs.s-sitename", "W3SVC1"),
+            ("attrs.sc-win32-status", "64"),
+            ("duration_seconds", "-"),
+        ],
+    );
+    check(
+        ["IIS 5", &line("192.0.2.22 - 10.0.0.4 80 GET /a.asp - 200 Mozilla/4.0+(compatible)")],
+        &[("client_address", "192.0.2.22"), ("server_address", "10.0.0.4"), ("url_path", "/a.asp")],
+    );
+    check(
+        [
+            "elastic/integrations#5313, bytes sent and received",
+            &line(
+                "10.0.0.4 POST /a - 443 - 2001:db8::7 curl/8 https://r.example/ 200 0 0 5279 160 15",
+            ),
+        ],
+        &[
+            ("client_address", "2001:db8::7"),
+            ("response_body_bytes", "5279"),
+            ("request_bytes", "160"),
+            ("duration_seconds", "0.015"),
+        ],
+    );
+    check(
+        [
+            "all columns, behind Application Request Routing",
+            &line(
+                "W3SVC2 WEB1 10.0.0.4 GET /a X-ARR-CACHE-HIT=0&X-ARR-LOG-ID=6f&SERVER-STATUS=200 443 - fe80::1%7 HTTP/2.0 curl/8 a=1;+b=2 https://r.example/ www.example 200 0 0 1014 87 9",
+            ),
+        ],
+        &[
+            ("attrs.s-computername", "WEB1"),
+            ("attrs.cs(Cookie)", "a=1;+b=2"),
+            ("network_protocol_version", "2"),
+            ("server_address", "www.example"),
+            ("url_query", "X-ARR-CACHE-HIT=0&X-ARR-LOG-ID=6f&SERVER-STATUS=200"),
+            ("request_bytes", "87"),
+        ],
+    );
+}
+
+const SHOP: &str = "[match]\nline = '^shop '\n[[step]]\nwhen = \"table_of_guests exists\"\nredact = [\"client_address\"]\n";
+
+fn shop() -> (Parsers, LogSource) {
+    let (parsers, problems) = Parsers::with_files(&[("shop.toml".to_owned(), SHOP.to_owned())]);
+    assert!(problems.is_empty(), "{problems:?}");
+    let (path, found_in) = ("/srv/a.log".into(), "test".into());
+    (parsers, LogSource { path, program: Program::Other, format: LogFormat::Auto, found_in })
+}
+
+/// A log that was cut at its front, a line of a launcher, a condition on what only a parsed line has:
+/// addresses stay on the host in each case.
+#[test]
+fn pipeline_that_a_line_chooses_redacts_lines_that_no_format_reads() {
+    let (parsers, source) = shop();
+    let parser = || parsers.line_parser(&source, StreamName { path: "/srv/a.log", host: "web1" });
+    let bodies = |rows: Vec<RowText>| -> Vec<String> {
+        rows.iter().map(|row| row.get("body").unwrap_or_default().to_owned()).collect()
+    };
+    let text = "rn by 192.0.2.77\nstarting\nshop guest 192.0.2.77 left\nby 192.0.2.77\n";
+    let expected = ["rn by 192.0.2.0", "starting", "shop guest 192.0.2.0 left", "by 192.0.2.0"];
+    assert_eq!(bodies(rows_of(&mut parser(), text, 0)), expected);
+    // In a later chunk, and behind a head that shows nothing.
+    let mut later = parser();
+    later.set_head(b"starting\n");
+    assert_eq!(bodies(rows_of(&mut later, "starting\n", 900)), ["starting"]);
+    let expected = ["from 192.0.2.0", "shop 2001:db8:7::"];
+    let text = "from 192.0.2.77\nshop 2001:db8:7:1::9\n";
+    assert_eq!(bodies(rows_of(&mut later, text, 909)), expected);
+    // Another log is not touched.
+    assert_eq!(bodies(rows_of(&mut parser(), "a 192.0.2.77\n", 0)), ["a 192.0.2.77"]);
+}
+
+/// Rows of protocols have no first line: what could be the log is redacted.
+#[test]
+fn texts_without_lines_are_redacted_by_pipelines_that_a_line_chooses() {
+    let (parsers, source) = shop();
+    let redacted = |text: &str| parsers.redacted(text, &source, "otlp");
+    assert!(parsers.redacts());
+    assert_eq!(redacted("guest 192.0.2.77"), "guest 192.0.2.0");
+}
+
+#[test]
+fn conditions_on_the_text_still_hold_back_a_redaction() {
+    let text = SHOP.replace("table_of_guests exists", "body contains 'guest'");
+    let (parsers, _) = Parsers::with_files(&[("shop.toml".to_owned(), text)]);
+    let stream = StreamName { path: "/srv/a.log", host: "web1" };
+    let mut parser = parsers.line_parser(&shop().1, stream);
+    let rows = rows_of(&mut parser, "shop guest 192.0.2.77\nshop peer 192.0.2.77\n", 0);
+    assert_eq!(rows[0].get("body"), Some("shop guest 192.0.2.0"));
+    assert_eq!(rows[1].get("body"), Some("shop peer 192.0.2.77"));
+}

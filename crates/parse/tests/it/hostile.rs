@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arbtest::arbitrary::{self, Unstructured};
 use regex::bytes::Regex;
 use weir_parse::{ParsedRows, ParserFile, Parsers, Pipeline, RowText, StreamName};
 use weir_tables::{Batch, LogFormat, LogSource, Program};
@@ -121,6 +122,90 @@ fn is_covered_by_records(bytes: &[u8], cut: usize, offsets: &[i64]) {
         let record = &bytes[begin..end];
         assert!(record_pattern.is_match(record), "{}", record.escape_ascii());
     }
+}
+
+/// Lines of reports, among them those of each proxy in JSON, of devices and of Windows.
+const REPORTS: [&str; 9] = [
+    include_str!("crowds.txt"),
+    include_str!("devices.txt"),
+    include_str!("gateways.txt"),
+    include_str!("programs.txt"),
+    include_str!("public.txt"),
+    include_str!("reports.txt"),
+    include_str!("roads.txt"),
+    include_str!("strangers.txt"),
+    include_str!("trackers.txt"),
+];
+
+/// A line of a report with a part of another one in its middle, and random bytes.
+fn changed_line(u: &mut Unstructured<'_>, lines: &[&str]) -> arbitrary::Result<Vec<u8>> {
+    let [mut line, other] =
+        [u.choose(lines)?.as_bytes().to_vec(), u.choose(lines)?.as_bytes().to_vec()];
+    for _ in 0..u.int_in_range(0..=3)? {
+        let at = u.int_in_range(0..=line.len())?;
+        let end = u.int_in_range(at..=line.len())?;
+        match u.int_in_range(0..=3)? {
+            0 => drop(line.drain(at..end.min(at + 20))),
+            1 => line.insert(at, u.arbitrary()?),
+            2 => {
+                let from = u.int_in_range(0..=other.len())?;
+                line.truncate(at);
+                line.extend_from_slice(&other[from..]);
+            }
+            _ => drop(line.splice(at..at, line[at..end].to_vec())),
+        }
+    }
+    line.retain(|byte| *byte != b'\n');
+    Ok(line)
+}
+
+/// A line as it stands in a log: alone, in an entry of the CRI or of Docker, whole or in pieces, or
+/// behind a header of syslog.
+fn enveloped(u: &mut Unstructured<'_>, line: &[u8]) -> arbitrary::Result<Vec<u8>> {
+    let text = String::from_utf8_lossy(line);
+    Ok(match u.int_in_range(0..=6)? {
+        0 => [&b"2026-11-20T11:59:59.123456789Z stdout F "[..], line].concat(),
+        1 => [&b"2026-11-20T11:59:59.123456789Z stderr P "[..], line].concat(),
+        2 => serde_json::json!({"log": text + "\n", "stream": "stdout"}).to_string().into_bytes(),
+        3 => serde_json::json!({"log": text, "stream": "stderr"}).to_string().into_bytes(),
+        4 => [&b"<34>Nov 20 11:59:59 web1 app[7]: "[..], line].concat(),
+        _ => line.to_vec(),
+    })
+}
+
+/// Each row begins at a line, and only pieces of containers' messages have no row of their own.
+#[test]
+fn changed_lines_of_reports_are_rows_at_their_offsets() {
+    let entries = REPORTS.iter().flat_map(|text| text.split("\n\n").skip(1));
+    let lines: Vec<&str> = entries.filter_map(|entry| entry.lines().nth(1)).collect();
+    assert!(lines.len() > 300, "{}", lines.len());
+    arbtest::arbtest(move |u| {
+        let mut bytes = Vec::new();
+        for _ in 0..u.int_in_range(1..=6)? {
+            let line = changed_line(u, &lines)?;
+            bytes.extend(enveloped(u, &line)?);
+            bytes.push(b'\n');
+        }
+        let mut out = ParsedRows::default();
+        crate::parser(LogFormat::Auto).parse(&bytes, 1000, OBSERVED, &mut out);
+        let (offsets, expected) = (row_offsets(&out.finish()), expected_offsets(&bytes));
+        assert!(offsets.is_sorted_by(|one, next| one < next), "{}", bytes.escape_ascii());
+        assert!(
+            offsets.iter().all(|at| expected.binary_search(at).is_ok()),
+            "{}",
+            bytes.escape_ascii()
+        );
+        let has_pieces = bytes.windows(8).any(|part| matches!(part, b"stdout P" | b"stderr P"))
+            || has_part(&bytes, b"\"log\"");
+        assert!(has_pieces || offsets == expected, "{}", bytes.escape_ascii());
+        assert_eq!(offsets.first(), expected.first(), "{}", bytes.escape_ascii());
+        Ok(())
+    })
+    .budget_ms(budget_ms());
+}
+
+fn has_part(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 #[test]

@@ -152,6 +152,12 @@ const PIECES: &[&str] = &[
     "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n",
     "#Fields: time,x\n#Date: 2026-11-20\n",
     "2026-11-20 11:00:00 10.0.0.4 GET / 200",
+    "2026-11-20 11:00:00 W3SVC1 10.0.0.4 GET /a - 443 - 10.0.0.1 curl a=1 - www 200 0 0 1 2 3\n",
+    "#Fields: date time x-edge-location sc-status\n",
+    "2026-11-20\t11:00:00\tLAX1-P1\t392\t10.0.0.1\tGET\td.example\t/\t200\t",
+    "(2026-11-20 11:00:00): [be[a]] [f] (0x0020): ",
+    "\"elapsed_time\":5,\"request_method\":\"GET\",\"http_user_agent\":\"a\"",
+    "\"severityNumber\":9,",
     "\t",
     "\u{e9}",
 ];
