@@ -22,6 +22,7 @@ mod rota;
 mod silence;
 mod target;
 mod title;
+mod turn_count;
 mod window;
 
 pub use calendar::calendar;
