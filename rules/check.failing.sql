@@ -14,7 +14,7 @@ subject = "{check} of {host}"
 summary = "{check} on {host} is {status}: {output}{value_text}"
 why = "{why_text}"
 look_at = "`select ts, status, output, perfdata from check_result where host = '{host}' and check = '{check}' order by ts desc limit 20`: since when, and how the figures moved. Run the plugin by hand on {host}, as the account that it runs as."
-silent_when = "The result is ok, expired (check.stale), or of a plugin only one in a row: two are needed, so a single slow run is no finding; a passive result counts at once. Warnings, and checks that could not be done (unknown), are notes. Probes that fail are probe.down; only a certificate that expires soon is found here."
+silent_when = "The result is ok, expired (check.stale), or of a plugin only one in a row: two are needed, so a single slow run is no finding; a passive result counts at once. Warnings are notes. So are checks that could not be done (unknown), unless the last known result was critical or is 30 minutes old: what worked and is unknown for that long is a mail. Probes that fail are probe.down; only a certificate that expires soon is found here."
 fix = "{fix_text}"
 source = "Monitoring Plugins Development Guidelines"
 [text.value_text]
@@ -43,6 +43,13 @@ results as (
   where (expires_ts is null or expires_ts > $now)
     and (kind in ('plugin', 'passive') or kind = 'tls' and status in ('ok', 'warn'))
 ),
+known as (
+  select host, kind, target, check, max(ts) as known_ts,
+    max(case when status = 'critical' then ts end) as critical_ts
+  from recent
+  where status <> 'unknown' and kind in ('plugin', 'passive')
+  group by host, kind, target, check
+),
 counted as (
   select host, kind, target, check, count(*) filter (where status <> 'ok') as bad
   from results
@@ -54,8 +61,13 @@ select r.host, r.kind, r.target, r.check, r.status, coalesce(substr(r.output, 1,
   case when r.observed_value is null or r.threshold is null then 'none' else 'bounded' end as value_text,
   case when r.status = 'unknown' then 'unknown' else 'failed' end as why_text,
   case when r.status = 'unknown' then 'unknown' else 'failed' end as fix_text,
-  case when r.status = 'critical' then 'mail' else 'note' end as class,
+  case
+    when r.status = 'critical' then 'mail'
+    when r.status = 'unknown' and (k.critical_ts = k.known_ts or k.known_ts <= $now - interval '30 minutes') then 'mail'
+    else 'note'
+  end as class,
   c.bad = 2 or r.kind in ('passive', 'tls') as opens
 from results r
 join counted c on c.host = r.host and c.kind = r.kind and c.target = r.target and c.check = r.check
+left join known k on k.host = r.host and k.kind = r.kind and k.target = r.target and k.check = r.check
 where r.place = 1 and r.status <> 'ok'

@@ -40,6 +40,13 @@ impl WeeklyHours {
         self.spans.is_empty()
     }
 
+    /// Start and end of the spans of a weekday, 0 for Monday, in minutes from its midnight; the end is
+    /// over 1,440 if it is on the next day.
+    pub(crate) fn minutes_on(&self, weekday: usize) -> impl Iterator<Item = (i64, i64)> {
+        let spans = self.spans.iter().filter(move |span| span.days[weekday]);
+        spans.map(|span| (span.start, span.end))
+    }
+
     /// Whether a moment is within the hours.
     pub(crate) fn contains(&self, at: Micros) -> bool {
         let today = local(&self.zone, at).date();

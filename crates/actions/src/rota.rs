@@ -20,6 +20,7 @@ use weir_tables::Micros;
 use crate::civil_time::{DAY, local, moment, parse_moment, zone};
 use crate::hours::WeeklyHours;
 use crate::policy::Rota;
+use crate::turn_count::TurnCount;
 
 /// The shortest shift; daylight saving moves the clock by at most this much.
 pub(crate) const SHIFT_SECONDS_MIN: u64 = 3_600;
@@ -68,6 +69,7 @@ pub(crate) struct RotaPlan {
     start: DateTime,
     shift_seconds: i64,
     hours: WeeklyHours,
+    turn_count: TurnCount,
     otherwise: Option<String>,
     overrides: Vec<OverridePlan>,
 }
@@ -112,6 +114,7 @@ impl RotaPlan {
         let start = rota.start.trim().parse().map_err(|_| RotaFault::Start)?;
         let is_long = rota.shift_seconds >= SHIFT_SECONDS_MIN;
         let shift_seconds = i64::try_from(rota.shift_seconds).ok().filter(|_| is_long);
+        let shift_seconds = shift_seconds.ok_or(RotaFault::Shift)?;
         if rota.people.is_empty() {
             return Err(RotaFault::People);
         }
@@ -122,12 +125,14 @@ impl RotaPlan {
             (start < end).then_some(()).ok_or(RotaFault::Override(index))?;
             overrides.push(OverridePlan { person: each.person.clone(), start, end });
         }
+        let hours = WeeklyHours::parse(&rota.hours, zone.clone()).map_err(RotaFault::Hours)?;
         Ok(Self {
             people: rota.people.clone(),
-            hours: WeeklyHours::parse(&rota.hours, zone.clone()).map_err(RotaFault::Hours)?,
+            turn_count: TurnCount::new(start, shift_seconds, &hours),
+            hours,
             zone,
             start,
-            shift_seconds: shift_seconds.ok_or(RotaFault::Shift)?,
+            shift_seconds,
             otherwise: rota.otherwise.clone(),
             overrides,
         })
@@ -152,10 +157,11 @@ impl RotaPlan {
         (number >= 0).then_some(ShiftSpan { number, start, end })
     }
 
-    /// The person of a shift, then the next ones.
+    /// The person of a shift, then the next ones. Shifts without hours are no turns.
     pub(crate) fn turns(&self, number: i64) -> Vec<String> {
         let count = i64::try_from(self.people.len()).expect("a list's length fits");
-        let first = usize::try_from(number.rem_euclid(count)).expect("below the list's length");
+        let turn = self.turn_count.turn(number).rem_euclid(count);
+        let first = usize::try_from(turn).expect("below the list's length");
         let (earlier, later) = self.people.split_at(first);
         later.iter().chain(earlier).cloned().collect()
     }

@@ -99,19 +99,24 @@ fn parse_figures(figures: &str) -> Option<PerformanceValue> {
             (Some(parse_number(number)?), unit)
         }
     };
-    let mut fields = fields.chain(std::iter::repeat(""));
-    let (warn, crit) = (next_range(&mut fields), next_range(&mut fields));
-    let (min, max) = (next_number(&mut fields), next_number(&mut fields));
+    let fields = fields.chain(std::iter::repeat(""));
+    // Some plugins repeat the unit behind each bound.
+    let mut bounds = fields.map(|bound| match unit {
+        "" => bound.to_owned(),
+        unit => bound.replace(unit, ""),
+    });
+    let (warn, crit) = (next_range(&mut bounds), next_range(&mut bounds));
+    let (min, max) = (next_number(&mut bounds), next_number(&mut bounds));
     let (label, unit) = (String::new(), unit.to_owned());
     Some(PerformanceValue { label, value, unit, warn, crit, min, max })
 }
 
-fn next_range<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<ThresholdRange> {
-    ThresholdRange::parse(fields.next()?)
+fn next_range(bounds: &mut impl Iterator<Item = String>) -> Option<ThresholdRange> {
+    ThresholdRange::parse(&bounds.next()?)
 }
 
-fn next_number<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<f64> {
-    parse_number(fields.next()?)
+fn next_number(bounds: &mut impl Iterator<Item = String>) -> Option<f64> {
+    parse_number(&bounds.next()?)
 }
 
 /// What stands before a label, and the label, with doubled quotes as one. Without quotes it is all

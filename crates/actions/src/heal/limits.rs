@@ -15,6 +15,10 @@ use crate::Urgency;
 use crate::civil_time::{MINUTE, SECOND};
 
 const HOUR_US: i64 = 60 * MINUTE;
+/// A program that exits and is started again: another restart helps nothing.
+const CRASH_LOOP_RULE: &str = "app.crash_loop";
+/// Names of actions that restart something begin with this.
+const RESTART_PREFIX: &str = "restart-";
 const SKEW_MAX_US: i64 = 2 * SECOND;
 const LEADER_US: i64 = 30 * SECOND;
 /// Runs of a rule after which its evidence is stale.
@@ -100,6 +104,9 @@ impl LimitCheck<'_> {
         if let Some(text) = self.locked(place) {
             return Some(Refusal::new(RefusalReason::DeployLock, text));
         }
+        if let Some(text) = self.crash_loop(&plan.action, host) {
+            return Some(Refusal::new(RefusalReason::CrashLoop, text));
+        }
         let state = self.facts.hosts.get(host);
         if !state.is_some_and(|state| state.is_reachable) {
             let text = format!("the agent of {host} is not connected or carries no orders");
@@ -115,6 +122,15 @@ impl LimitCheck<'_> {
             Some(_) => return None,
         };
         Some(Refusal::new(RefusalReason::ClockSkew, text))
+    }
+
+    /// The restart loop of a program on the host, if an action would restart one.
+    fn crash_loop(&self, action: &str, host: &str) -> Option<String> {
+        let mut findings = self.facts.firing.iter().map(|found| &found.finding);
+        let looping = findings.find(|it| it.rule == CRASH_LOOP_RULE && it.host == host)?;
+        action
+            .starts_with(RESTART_PREFIX)
+            .then(|| format!("{} is in a restart loop", looping.subject))
     }
 
     /// The lock or maintenance window that covers a repair.

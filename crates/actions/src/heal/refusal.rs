@@ -20,6 +20,8 @@ pub enum RefusalReason {
     Muted,
     /// A deployment holds a lock on the host.
     DeployLock,
+    /// A program on the host is restarted all the time already.
+    CrashLoop,
     /// The agent is not connected or cannot carry orders.
     Unreachable,
     /// The host's clock is unknown or more than 2 s off.
@@ -65,6 +67,7 @@ impl RefusalReason {
             Self::StaleEvidence => "stale_evidence",
             Self::Muted => "muted",
             Self::DeployLock => "deploy_lock",
+            Self::CrashLoop => "crash_loop",
             Self::Unreachable => "unreachable",
             Self::ClockSkew => "clock_skew",
             Self::NewLeader => "new_leader",

@@ -328,3 +328,18 @@ fn nothing_happens_while_healing_is_off() {
     assert!(bench.run(60).is_empty());
     assert_eq!(bench.desk.runs().count(), 0);
 }
+
+/// NVIDIA/NVSentinel#1380, kubos/kubos-linux-build#139: a restart of what restarts all the time.
+#[test]
+fn host_with_a_restart_loop_gets_no_restart() {
+    let mut bench = automatic();
+    let looping = bench.fire(page("app.crash_loop", "web2"));
+    bench.fire(page("app.down", "web2"));
+    let orders = bench.run(60);
+    assert!(orders.is_empty(), "{orders:#?}");
+    let run = bench.run_on("web2");
+    assert_eq!(run.refusal, Some(RefusalReason::CrashLoop));
+    assert_eq!(run.reason, "app.crash_loop on web2 is in a restart loop");
+    bench.end(&looping);
+    assert_eq!(bench.run(1).len(), 1, "the loop is over");
+}

@@ -200,3 +200,39 @@ fn calendar_has_overrides_and_leaves_out_other_hours() {
     ];
     assert_eq!(texts, expected);
 }
+
+/// target/goalert#55, OneUptime/oneuptime#2413: of a daily rota of the working days, Friday's person
+/// is on call on Monday again, and of seven people two never are.
+#[test]
+fn daily_rota_of_working_days_gives_each_person_the_same_number_of_days() {
+    for count in [2, 3, 5, 7, 14] {
+        let people: Vec<String> = (0..count).map(|number| format!("person{number}")).collect();
+        let daily = Rota {
+            people: people.clone(),
+            shift_seconds: 86_400,
+            hours: names(&["mon-fri 08:00-20:00"]),
+            ..rota("web", "Europe/Berlin")
+        };
+        let desk = desk(vec![daily.clone()]);
+        let mut days = std::collections::BTreeMap::new();
+        let mut last = None;
+        // 70 weeks of noons: 350 working days.
+        for day in 0..490 {
+            let noon = Micros(utc("2026-01-05T11:00:00Z").0 + day * 24 * HOUR);
+            let Some(person) = desk.on_call("web", noon).person else { continue };
+            assert_ne!(last.replace(person.clone()), Some(person.clone()), "day {day}");
+            *days.entry(person).or_insert(0) += 1;
+        }
+        assert_eq!(days.len(), count);
+        let (least, most) = (days.values().min().unwrap(), days.values().max().unwrap());
+        assert!(most - least <= 1, "{days:?}");
+        // Before the hand-over of Monday, its person is on call already.
+        let monday = utc("2026-01-12T07:30:00Z");
+        let later = utc("2026-01-12T11:00:00Z");
+        assert_eq!(desk.on_call("web", monday).person, desk.on_call("web", later).person);
+        assert_eq!(desk.on_call("web", later).person, Some(people[5 % count].clone()));
+        let ics = calendar(&daily, utc("2026-01-05T11:00:00Z"), 27);
+        // Monday is one entry; on other days the hour before the hand-over is another person's.
+        assert_eq!(ics.matches("BEGIN:VEVENT").count(), 4 * 9, "{ics}");
+    }
+}

@@ -151,6 +151,29 @@ fn figures_outside_of_the_guidelines_are_read_where_they_are_clear() {
     );
 }
 
+/// Bounds as plugins write them: naparuba/check-linux-by-ssh#42 (a unit behind each),
+/// ziccardi/jnrpe#17 (ranges beside decimal commas), centreon-archive/centreon-archived#916 (some left
+/// out), Icinga/icinga2#1856 (a range), olorin/nagiosplugin#3 (exponents).
+#[test]
+fn bounds_of_all_forms_are_read() {
+    check(
+        1,
+        "W | /var=83%;75%;90%;0%;100% mem=3GB;@1GB:2GB;~:6GB;0GB;8GB uidLoad=0,000000;80:;90: \
+         metric=5;;;1;2 only=5;;7 procs=1;1:2;1:3;0; big=1.5e10B;2e9;3E+10 twice=5s;10ms",
+        expect![[r#"
+            warn: W
+            | /var = 83 % warn 0..75 crit 0..90 0..100
+            | mem = 3 GB warn @1..2 crit -inf..6 0..8
+            | uidLoad = 0  warn 80..inf crit 90..inf -..-
+            | metric = 5  warn - crit - 1..2
+            | only = 5  warn - crit 0..7 -..-
+            | procs = 1  warn 1..2 crit 1..3 0..-
+            | big = 15000000000 B warn 0..2000000000 crit 0..30000000000 -..-
+            | twice = 5 s warn - crit - -..-
+        "#]],
+    );
+}
+
 #[test]
 fn no_output_makes_it_panic() {
     arbtest::arbtest(|u| {

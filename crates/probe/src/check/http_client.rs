@@ -192,8 +192,8 @@ fn read_head(
 ) -> Result<(ResponseHead, Vec<u8>), HttpFault> {
     let mut buffer = [0; 4 << 10];
     let end = loop {
-        if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
-            break end + 4;
+        if let Some(end) = head_end(&bytes) {
+            break end;
         }
         let known = bytes.len().min(5);
         if bytes[..known] != b"HTTP/"[..known] || bytes.len() > HEAD_BYTES_MAX {
@@ -206,6 +206,15 @@ fn read_head(
     };
     let rest = bytes.split_off(end);
     Ok((parse_head(&bytes).ok_or(HttpFault::NotHttp)?, rest))
+}
+
+/// Length of the head with its empty line. Devices end lines by LF alone, or mix both: RFC 9112 §2.2.
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'\n', bytes).find_map(|at| match &bytes[at + 1..] {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
 }
 
 /// A connection that ends without TLS' `close_notify` has ended all the same.
@@ -221,7 +230,7 @@ fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 fn parse_head(bytes: &[u8]) -> Option<ResponseHead> {
     let text = String::from_utf8_lossy(bytes);
-    let mut lines = text.split("\r\n");
+    let mut lines = text.lines();
     let mut words = lines.next()?.split(' ');
     let version = words.next()?;
     if !version.starts_with("HTTP/1.") {

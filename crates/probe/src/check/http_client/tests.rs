@@ -90,6 +90,21 @@ fn body_ends_by_length_by_chunks_or_with_the_connection() {
     assert_eq!(body(&both).unwrap(), "ok");
 }
 
+/// louislam/uptime-kuma#5972, nodejs/node#43798, vibe-d/vibe.d#2362: devices and scripts end the lines
+/// of the head by LF alone, or some of them; browsers and curl read that.
+#[test]
+fn heads_with_bare_line_feeds_are_read() {
+    for head in [
+        "HTTP/1.1 200 OK\nContent-Length: 2\n\n",
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\n\n",
+        "HTTP/1.1 200 OK\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\n",
+    ] {
+        let bytes = format!("{head}ok\n\n");
+        assert_eq!(body(bytes.as_bytes()).as_deref(), Ok("ok"), "{head:?}");
+    }
+}
+
 #[test]
 fn truncated_and_foreign_responses_are_told_apart() {
     assert_eq!(
