@@ -3,8 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_edge::ProxyHeader;
-use weir_edge::proxy_header::{ParsedHeader, parse, write};
+use weir_proxy_header::{HeaderVersion, ParsedHeader, parse, write};
 
 fuzz_target!(|bytes: &[u8]| {
     let ParsedHeader::Whole { length, addresses } = parse(bytes) else { return };
@@ -13,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(parse(&bytes[..end]), ParsedHeader::Partial, "{end} of {length} bytes");
     }
     let Some(client) = addresses.map(|addresses| addresses.client) else { return };
-    for version in [ProxyHeader::V1, ProxyHeader::V2] {
+    for version in [HeaderVersion::V1, HeaderVersion::V2] {
         let header = write(version, client, client);
         let ParsedHeader::Whole { length, addresses: Some(again) } = parse(&header) else {
             panic!("own header is not read: {header:?}");

@@ -9,6 +9,7 @@
 //! than one buffer and the fragments of incomplete datagrams.
 
 pub mod compat;
+pub mod kernel_filter;
 pub mod packet;
 pub mod text;
 

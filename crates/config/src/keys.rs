@@ -590,7 +590,7 @@ keys! {
         /// nothing, is assumed to wait for the answer. A client that has gone looks the same, so a
         /// backend may work this long for no one; 0 ends such requests within a second or two.
         half_closed_seconds: u64 = 5, "s";
-        /// Longest silence of a WebSocket, or what else a connection became.
+        /// Longest silence of a WebSocket, of a stream of events, and of a gRPC response.
         tunnel_idle_seconds: u64 = 600, "s";
         /// For connecting to a backend.
         connect_milliseconds: u64 = 2000, "ms";

@@ -36,8 +36,6 @@ pub use admin::state::{
     BackendState, CertificateState, EdgeState, LearntBackend, LearntState, ListenerState,
 };
 pub use beacon::SCRIPT;
-#[doc(hidden)] // For `fuzz/` only.
-pub use client::proxy_header;
 pub use edge::{Edge, InheritedState};
 pub use error::EdgeError;
 pub use record::Sink;

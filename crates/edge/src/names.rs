@@ -1,8 +1,7 @@
-//! Addresses of backends that are written as names: all of them, looked up again and again.
+//! Addresses of backends that are written as names: all of them, looked up again by their TTL.
 //!
-//! A name that does not resolve takes its own backend out and nothing else. An address that was
-//! there stays until a lookup succeeds, for each family by itself: a name server that is down, or
-//! that fails for one of two families, moves no traffic.
+//! A name that does not resolve takes its own backend out and nothing else. Which addresses stay
+//! when an answer lacks them is decided by [`KnownName`].
 //!
 //! ```text
 //!   app:8080 ─► 10.0.0.5, 10.0.0.6, fd00::5 ─► two backends; fd00::5 is their other way in
@@ -11,14 +10,14 @@
 //! the same servers (`localhost` is both 127.0.0.1 and ::1), so they are tried only when connecting
 //! fails (RFC 8305).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_resolver::{FamilyAnswer, Lookup, Resolver, prefers_ipv4};
+use weir_resolver::{KnownName, Lookup, Resolver};
 
 use crate::settings::Settings;
 use crate::settings::destination::BackendSettings;
@@ -26,8 +25,6 @@ use crate::time::{MonoTime, Nanos};
 
 /// How long a start or a change waits for names; those that take longer follow later.
 const START_WAIT: Duration = Duration::from_secs(3);
-/// Most addresses of one family of a name.
-const ADDRESSES_MAX: usize = 64;
 /// Shortest pause between lookups of a name: a TTL of 0 must not flood the name server.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -43,11 +40,8 @@ pub(crate) struct ResolvedNames {
 /// A name that was looked up at least once.
 #[derive(Debug, Default)]
 struct ResolvedName {
-    /// The complete name that the addresses belong to.
-    query_name: String,
-    ipv4: Vec<IpAddr>,
-    ipv6: Vec<IpAddr>,
-    /// Usable addresses of both families, with the port. Those of the preferred one come first.
+    known: KnownName,
+    /// The same with the port.
     addresses: Vec<SocketAddr>,
     /// When it is looked up again.
     due: MonoTime,
@@ -115,26 +109,12 @@ impl ResolvedNames {
     fn take(&self, name: &str, found: Lookup, resolver: &Resolver, longest: Duration) {
         let mut known = self.known.lock();
         let one = known.entry(name.to_owned()).or_default();
-        let has_found = found.has_addresses();
         // Without an address or a TTL there is nothing to go by.
-        let pause = found.ttl.filter(|_| has_found).unwrap_or(longest);
+        let pause = found.ttl.filter(|_| found.has_addresses()).unwrap_or(longest);
         one.due = MonoTime::now() + Nanos::from(pause.max(PAUSE_MIN).min(longest));
-        let is_same = one.query_name == found.query_name || one.addresses.is_empty();
-        let mut problem = found.problem;
-        if has_found && (is_same || !found.is_doubtful) {
-            if one.query_name != found.query_name {
-                (one.ipv4, one.ipv6) = Default::default();
-            }
-            replace(&mut one.ipv4, found.ipv4);
-            replace(&mut one.ipv6, found.ipv6);
-            one.query_name = found.query_name;
-            one.merge(name, resolver);
-            if one.addresses.is_empty() {
-                problem = Some("the name has no address of a host".into());
-            }
-        } else if problem.is_none() {
-            problem = Some("the name has no address".into());
-        }
+        let problem = one.known.take(found, &resolver.root);
+        let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        one.addresses = one.known.with_port(port).collect();
         one.note_problem(name, problem);
     }
 
@@ -168,25 +148,6 @@ impl ResolvedNames {
 }
 
 impl ResolvedName {
-    /// Makes addresses of what is known of the two families.
-    fn merge(&mut self, name: &str, resolver: &Resolver) {
-        let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        let (mut four, mut six) = (Vec::new(), Vec::new());
-        for ip in self.ipv4.iter().chain(&self.ipv6).copied().filter_map(usable) {
-            if ip.is_ipv4() { four.push(ip) } else { six.push(ip) }
-        }
-        // Name servers rotate the addresses; their order must not look like a change.
-        for family in [&mut four, &mut six] {
-            family.sort_unstable();
-            family.dedup();
-            family.truncate(ADDRESSES_MAX);
-        }
-        let is_six_first = !six.is_empty()
-            && (four.is_empty() || has_route(six[0]) && !prefers_ipv4(&resolver.root));
-        let all = if is_six_first { [six, four].concat() } else { [four, six].concat() };
-        self.addresses = all.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-    }
-
     /// Reports a problem that is new, and its end.
     fn note_problem(&mut self, name: &str, problem: Option<String>) {
         match &problem {
@@ -205,37 +166,14 @@ impl ResolvedName {
     }
 }
 
-/// What is found of a family takes the place of what is known of it, unless a failure may hide more.
-fn replace(known: &mut Vec<IpAddr>, found: FamilyAnswer) {
-    if found.is_whole || known.is_empty() {
-        *known = found.addresses;
-    }
-}
-
-/// Whether this host could send packets to an address; sends none.
-fn has_route(address: IpAddr) -> bool {
-    let own = match address {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
-    };
-    let socket = UdpSocket::bind((own, 0));
-    socket.is_ok_and(|socket| socket.connect((address, 9)).is_ok())
-}
-
-/// The address, unless no server can have it: filtering name servers return 0.0.0.0, which is this
-/// host.
-fn usable(address: IpAddr) -> Option<IpAddr> {
-    let ip = address.to_canonical();
-    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    (!ip.is_unspecified() && !ip.is_multicast() && !is_broadcast).then_some(ip)
-}
-
 fn names(backends: &[BackendSettings]) -> impl Iterator<Item = String> {
     backends.iter().filter(|one| one.address.is_none()).map(|one| one.name.clone())
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_resolver::FamilyAnswer;
+
     use super::*;
 
     fn expanded(names: &ResolvedNames, backends: &[&str]) -> Vec<String> {
@@ -290,58 +228,6 @@ mod tests {
         assert_eq!(expanded(&names, &backends), with);
     }
 
-    /// imperviousinc/fingertip#21, iijlab/dnsext#146: a failure for one family is no change of it.
-    #[test]
-    fn a_family_whose_lookup_fails_keeps_its_addresses() {
-        let names = ResolvedNames::default();
-        set(&names, "app:80", found(&["10.0.0.5"], &["fd00::5"]));
-        let mut half = found(&["10.0.0.6"], &[]);
-        half.ipv6.is_whole = false;
-        set(&names, "app:80", half);
-        let expected = ["app:80 Some(10.0.0.6:80) [[fd00::5]:80]"];
-        assert_eq!(expanded(&names, &["app:80"]), expected);
-        let mut half = found(&[], &["fd00::6"]);
-        half.ipv4.is_whole = false;
-        set(&names, "app:80", half);
-        let expected = ["app:80 Some(10.0.0.6:80) [[fd00::6]:80]"];
-        assert_eq!(expanded(&names, &["app:80"]), expected);
-        // Without AAAA from now on, and that is certain.
-        set(&names, "app:80", found(&["10.0.0.6"], &[]));
-        assert_eq!(expanded(&names, &["app:80"]), ["app:80 Some(10.0.0.6:80) []"]);
-    }
-
-    /// A search domain whose name server fails for a while does not move traffic to the name's
-    /// namesake in the next domain.
-    #[test]
-    fn a_namesake_is_taken_only_where_nothing_else_is_known() {
-        let names = ResolvedNames::default();
-        let namesake = Lookup {
-            query_name: "db.b.example".into(),
-            is_doubtful: true,
-            ..found(&["10.0.0.9"], &[])
-        };
-        set(&names, "db:80", namesake.clone());
-        assert_eq!(expanded(&names, &["db:80"]), ["db:80 Some(10.0.0.9:80) []"]);
-        set(&names, "db:80", found(&["10.0.0.5"], &[]));
-        set(&names, "db:80", namesake);
-        assert_eq!(expanded(&names, &["db:80"]), ["db:80 Some(10.0.0.5:80) []"]);
-    }
-
-    /// coredns/coredns#5362: 410 addresses in an order that changes.
-    #[test]
-    fn of_many_addresses_the_same_ones_are_kept() {
-        let names = ResolvedNames::default();
-        let all: Vec<String> =
-            (0..410).map(|at| format!("10.0.{}.{}", at / 250, at % 250)).collect();
-        let mut all: Vec<&str> = all.iter().map(String::as_str).collect();
-        set(&names, "app:80", found(&all, &[]));
-        let before = expanded(&names, &["app:80"]);
-        assert_eq!(before.len(), ADDRESSES_MAX);
-        all.reverse();
-        set(&names, "app:80", found(&all, &[]));
-        assert_eq!(expanded(&names, &["app:80"]), before);
-    }
-
     /// envoyproxy/envoy#7808, ZoeyVid/NPMplus#3511, nigoroll/libvmod-dynamic#21: neither a TTL of 0 nor
     /// a name that is gone floods a name server, and a failure is not kept for the TTL.
     #[test]
@@ -370,21 +256,6 @@ mod tests {
         // A second site on a shared server, with its own route.
         let expected = ["a:80 Some(10.0.0.5:80) []", "b:80 Some(10.0.0.5:80) []"];
         assert_eq!(expanded(&names, &["a:80", "shop=b:80"])[..2], expected);
-    }
-
-    /// AdguardTeam/AdGuardDNS#60, TechnitiumSoftware/DnsServer#181: filtered names.
-    #[test]
-    fn addresses_that_no_server_has_are_left_out() {
-        let names = ResolvedNames::default();
-        let nobody = found(
-            &["0.0.0.0", "255.255.255.255", "224.0.0.251"],
-            &["::", "ff02::fb", "::ffff:0.0.0.0"],
-        );
-        set(&names, "app:80", nobody);
-        assert_eq!(expanded(&names, &["app:80"]), ["app:80 None []"]);
-        set(&names, "app:80", found(&[], &["::ffff:10.0.0.5", "fd00::5"]));
-        let expected = ["app:80 Some(10.0.0.5:80) [[fd00::5]:80]"];
-        assert_eq!(expanded(&names, &["app:80"]), expected);
     }
 
     /// A lookup that hangs is not begun again, and the others are not held up by it.

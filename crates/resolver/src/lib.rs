@@ -8,11 +8,13 @@
 
 mod config;
 mod hosts;
+mod known;
 mod lookup;
 mod message;
 mod order;
 
 pub use config::{ResolverConfig, SERVERS_MAX};
+pub use known::KnownName;
 pub use lookup::{FamilyAnswer, Lookup, Resolver};
 pub use message::{Answer, HEADER_BYTES, RecordType, code_name, encode_question, parse_answer};
 pub use order::prefers_ipv4;

@@ -11,7 +11,7 @@ use crate::{no_breach, output, text};
 const EDGES: &[(&str, &[&str])] = &[
     ("weir-collect", &["weir-access", "weir-discover", "weir-multiline"]),
     ("weir-discover", &["weir-access"]),
-    ("weir-edge", &["weir-resolver"]),
+    ("weir-edge", &["weir-proxy-header", "weir-resolver"]),
     ("weir-intake", &["weir-parse", "weir-plugin"]),
     ("weir-parse", &["weir-values"]),
     ("weir-pg", &["weir-dialect"]),

@@ -71,29 +71,46 @@ fn client_address(headers: &HeaderMap, trusted: &[IpNetwork]) -> Option<IpAddr> 
         let named = hops(headers, &FORWARDED).map(|hop| parse_address(parameter([hop, "for"])?));
         return last_untrusted(named, trusted);
     }
-    parse_address(headers.get(&REAL_IP)?.to_str().ok()?)
+    let nearest = headers.get_all(&REAL_IP).iter().next_back()?;
+    parse_address(nearest.to_str().ok()?)
 }
 
-/// The elements of a list, last first. Empty elements are skipped (RFC 9110 §5.6.1.2); a line that is
-/// not valid text is one [`UNREADABLE`] element.
+/// The elements of a list, last first. Empty elements are skipped (RFC 9110 §5.6.1.2).
 fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
-    let lines = lines.into_iter().rev().map(|line| line.to_str().unwrap_or(UNREADABLE));
-    let elements = lines.flat_map(|line| rsplit_unquoted(line, b',')).map(str::trim);
+    let lines = headers.get_all(name).iter().rev();
+    let elements = lines.flat_map(elements).map(str::trim);
     elements.filter(|element| !element.is_empty()).take(HOPS_MAX)
+}
+
+/// The elements of a line, last first. One that is not text is [`UNREADABLE`], and the first one of
+/// those that matter: a client must not hide what a proxy appends to its line.
+fn elements(line: &HeaderValue) -> impl Iterator<Item = &str> {
+    let bytes = line.as_bytes();
+    let is_text = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
+    let odd = bytes.iter().rposition(|byte| !is_text(byte));
+    let begin = match odd {
+        None => Some(0),
+        Some(odd) => {
+            bytes[odd..].iter().position(|byte| *byte == b',').map(|comma| odd + comma + 1)
+        }
+    };
+    let text = begin.and_then(|begin| std::str::from_utf8(&bytes[begin..]).ok());
+    let readable = text.into_iter().flat_map(|text| rsplit_unquoted(text, b','));
+    readable.chain(odd.map(|_| UNREADABLE))
 }
 
 /// An element that is neither an address nor a list of parameters.
 const UNREADABLE: &str = "?";
 
-/// The parts of `text` between separators that do not stand in quotes, the last one first.
+/// The parts of `text` between separators that do not stand in quotes, the last one first. Quotes do
+/// not count if one is left open: a client must not hide what a proxy appends.
 fn rsplit_unquoted(text: &str, separator: u8) -> impl Iterator<Item = &str> {
-    let has_quotes = text.contains('"');
+    let has_quotes = text.contains('"') && scan_quotes(text, separator).1;
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let all = rest?;
         let at = if has_quotes {
-            last_unquoted(all, separator)
+            scan_quotes(all, separator).0
         } else {
             all.bytes().rposition(|byte| byte == separator)
         };
@@ -102,8 +119,9 @@ fn rsplit_unquoted(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the last separator outside of quotes is; a quote or backslash may be escaped by a backslash.
-fn last_unquoted(text: &str, separator: u8) -> Option<usize> {
+/// Where the last separator outside of quotes is, and whether all quotes are closed; a quote or
+/// backslash may be escaped by a backslash.
+fn scan_quotes(text: &str, separator: u8) -> (Option<usize>, bool) {
     let (mut is_quoted, mut is_escaped, mut found) = (false, false, None);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -114,7 +132,7 @@ fn last_unquoted(text: &str, separator: u8) -> Option<usize> {
             _ => {}
         }
     }
-    found
+    (found, !is_quoted)
 }
 
 /// What stands before the first element that is no address is not believed: the proxy that wrote
@@ -218,10 +236,13 @@ fn forwarded_for(headers: &HeaderMap, conn: &ClientState) -> HeaderValue {
     if !headers.contains_key(&FORWARDED_FOR) {
         return conn.client_value().clone();
     }
-    let before = headers.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
-    let mut list = before.fold(String::new(), |list, value| list + value + ", ");
-    list.push_str(conn.client_text());
-    HeaderValue::try_from(list).expect("header values and an address form a header value")
+    let mut list = Vec::new();
+    for line in headers.get_all(&FORWARDED_FOR) {
+        list.extend_from_slice(line.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(conn.client_text().as_bytes());
+    HeaderValue::from_bytes(&list).expect("header values and an address form a header value")
 }
 
 /// Appends the hop from the proxy to `Forwarded`, so that the list has no gap.
@@ -242,11 +263,35 @@ mod tests {
     fn client(fields: &[(&'static str, &'static str)]) -> Option<(String, Option<&'static str>)> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
+            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
         }
         let trusted: Vec<IpNetwork> = IpNetwork::parse("10.0.0.0/8").into_iter().collect();
         let peer = "10.1.0.9".parse().expect("an address");
         client_of(&headers, peer, &trusted).map(|client| (client.text, client.scheme))
+    }
+
+    /// dotnet/aspnetcore#36537, xorbitsai/xagent#1185: a client sends text of its own, and a proxy appends to
+    /// the same line.
+    #[test]
+    fn what_a_client_sends_hides_nothing_that_a_proxy_appends() {
+        let (list, forwarded) = ("x-forwarded-for", "forwarded");
+        for (fields, expected) in [
+            (vec![(list, "\"2.2.2.2, 203.0.113.9")], "203.0.113.9"),
+            (vec![(list, "2.2.2.2\", 203.0.113.9, 10.1.0.4")], "203.0.113.9"),
+            (vec![(list, "1.1.1.1, [fe80::1%eth0]:80, 203.0.113.9")], "203.0.113.9"),
+            (vec![(list, "1.1.1.1, [fe80::1%eth0]:80, 10.1.0.4")], "10.1.0.4"),
+            (vec![(list, "2.2\"2.2, 203.0.113.9")], "203.0.113.9"),
+            (vec![(list, "é, 203.0.113.9, 10.1.0.4")], "203.0.113.9"),
+            (vec![(list, "1.1.1.1, é1.1.1.1, 10.1.0.4")], "10.1.0.4"),
+            (vec![(list, "203.0.113.9, 10.1.0.é"), (list, "10.1.0.4")], "10.1.0.4"),
+            (vec![(forwarded, "for=\"1.1.1.1, for=203.0.113.9;proto=http")], "203.0.113.9"),
+            (vec![(forwarded, r#"for="x\", for="[2001:db8::9]:80""#)], "2001:db8::9"),
+            (vec![(forwarded, "host=\"é, x\", for=203.0.113.9")], "203.0.113.9"),
+            (vec![("x-real-ip", "1.1.1.1"), ("x-real-ip", "203.0.113.9")], "203.0.113.9"),
+        ] {
+            let found = client(&fields).map(|(address, _)| address);
+            assert_eq!(found.as_deref(), Some(expected), "{fields:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub(crate) mod h2_stream;
 pub(crate) mod interim;
 pub(crate) mod linger;
 pub(crate) mod listener;
-pub mod proxy_header;
+pub(crate) mod proxy_header;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod state;

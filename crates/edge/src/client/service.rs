@@ -52,7 +52,10 @@ pub(crate) fn handle(
     request: Request<Incoming>,
     stream: Option<Rc<StreamState>>,
 ) -> ResponseFuture {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if session.conn.take_whole_server() {
+        headers::set_whole_server(&mut parts);
+    }
     session.conn.set_body_left(!body.is_end_stream());
     let record = session.begin(&parts, stream);
     let live = session.worker.live();

@@ -100,6 +100,8 @@ pub(crate) struct ClientState {
     is_body_left: AtomicBool,
     /// Whether the request under way is the last one of an HTTP/1.1 connection.
     is_last: AtomicBool,
+    /// Whether the head that begins asks the server as a whole.
+    is_whole_server: AtomicBool,
     /// The sweep wants to know whether the client has closed its side.
     is_probe_wanted: AtomicBool,
     /// When a probe first found the client's side closed.
@@ -135,6 +137,7 @@ impl ClientState {
             interim: InterimBuffer::default(),
             is_body_left: AtomicBool::new(false),
             is_last: AtomicBool::new(false),
+            is_whole_server: AtomicBool::new(false),
             is_probe_wanted: AtomicBool::new(false),
             half_closed: AtomicTime::default(),
             verdict: AtomicU8::new(SweepVerdict::None as u8),
@@ -306,8 +309,14 @@ impl ClientState {
         self.client_network.get_or_init(|| network_of(self.client.ip()).to_string())
     }
 
-    pub(super) fn note_read(&self, count: u64) {
-        add(&self.received, count);
+    /// Whether the request that begins now is an OPTIONS for the whole server, see
+    /// [`asks_whole_server`].
+    pub(crate) fn take_whole_server(&self) -> bool {
+        self.is_whole_server.load(Relaxed) && self.is_whole_server.swap(false, Relaxed)
+    }
+
+    pub(super) fn note_read(&self, bytes: &[u8]) {
+        add(&self.received, bytes.len() as u64);
         self.moved.set(coarse_now());
         if self.is_h2 {
             return;
@@ -315,6 +324,7 @@ impl ClientState {
         if self.phase.load(Relaxed) == ConnectionPhase::Idle as u8 {
             self.first_byte.set(MonoTime::now());
             self.head_reads.store(1, Relaxed);
+            self.is_whole_server.store(asks_whole_server(bytes), Relaxed);
             self.set_phase(ConnectionPhase::Head);
         } else {
             self.head_reads.store(2, Relaxed);
@@ -359,6 +369,15 @@ impl ClientState {
     }
 }
 
+/// Whether a head begins with OPTIONS and an absolute target without a path, which means the server
+/// as a whole (RFC 9112 §3.2.4). `Uri` does not show it: an empty path becomes `/`.
+fn asks_whole_server(head: &[u8]) -> bool {
+    let Some(target) = head.strip_prefix(b"OPTIONS http") else { return false };
+    let target = target.strip_prefix(b"s").unwrap_or(target);
+    let mut rest = target.strip_prefix(b"://").unwrap_or_default().iter();
+    rest.find(|byte| b"/?# ".contains(byte)) == Some(&b' ')
+}
+
 /// Adds to a counter that only this thread changes, without the bus lock of `fetch_add`.
 fn add(total: &AtomicU64, count: u64) {
     total.store(total.load(Relaxed) + count, Relaxed);
@@ -374,7 +393,7 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use super::network_of;
+    use super::{asks_whole_server, network_of};
 
     #[test]
     fn an_address_is_cut_to_its_network() {
@@ -384,6 +403,22 @@ mod tests {
             ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
         ] {
             assert_eq!(network_of(address.parse().unwrap()).to_string(), cut);
+        }
+    }
+
+    #[test]
+    fn an_options_without_a_path_asks_the_whole_server() {
+        for (head, expected) in [
+            ("OPTIONS http://a HTTP/1.1\r\n", true),
+            ("OPTIONS https://[::1]:8443 HTTP/1.1\r\n", true),
+            ("OPTIONS http://a/ HTTP/1.1\r\n", false),
+            ("OPTIONS http://a?q HTTP/1.1\r\n", false),
+            ("OPTIONS http://a", false),
+            ("OPTIONS httpx HTTP/1.1\r\n", false),
+            ("OPTIONS / HTTP/1.1\r\n", false),
+            ("GET http://a HTTP/1.1\r\n", false),
+        ] {
+            assert_eq!(asks_whole_server(head.as_bytes()), expected, "{head}");
         }
     }
 }

@@ -71,9 +71,9 @@ impl AsyncRead for ClientIo {
             ClientStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             ClientStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         };
-        let count = buf.filled().len() - before;
-        if count > 0 {
-            self.conn.note_read(count as u64);
+        let read = &buf.filled()[before..];
+        if !read.is_empty() {
+            self.conn.note_read(read);
         }
         poll
     }

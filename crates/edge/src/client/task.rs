@@ -16,6 +16,8 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::acme::challenge::ALPN;
 use crate::client::forwarded;
@@ -179,10 +181,11 @@ async fn open(mut arrival: Arrival, mut admission: AdmissionGuard) {
     };
     let timeout = live.settings.limits.handshake;
     let started = MonoTime::now();
-    let accepted = tokio::time::timeout(timeout, acceptor.accept(stream)).await;
+    let accepted = tokio::time::timeout(timeout, accept_tls(acceptor, stream)).await;
     let accepted = accepted.unwrap_or_else(|_| Err(std::io::Error::other("not completed in time")));
     let stream = match accepted {
-        Ok(stream) => stream,
+        Ok(Some(stream)) => stream,
+        Ok(None) => return,
         Err(error) => {
             let detail = Some(error.to_string());
             return refuse_early(&worker, &listener, peer.client, "tls_handshake", detail);
@@ -199,6 +202,17 @@ async fn open(mut arrival: Arrival, mut admission: AdmissionGuard) {
         Rc::new(ClientSession::new(Arc::clone(&conn), worker, Some(handshake), admission));
     let io = ClientIo { stream: ClientStream::Tls(Box::new(stream)), conn };
     serve(session, io, &live.settings.limits).await;
+}
+
+/// Completes a TLS handshake; `None` if the client closes or resets without a byte, as checks do.
+async fn accept_tls(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> std::io::Result<Option<TlsStream<TcpStream>>> {
+    match stream.peek(&mut [0]).await {
+        Ok(0) | Err(_) => Ok(None),
+        Ok(_) => acceptor.accept(stream).await.map(Some),
+    }
 }
 
 async fn serve(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
@@ -346,9 +360,10 @@ async fn wait_parked(conn: &ClientState, io: &ClientIo) -> bool {
     is_readable
 }
 
-/// Records a connection that ended before or within a request head, or with an invalid one.
+/// Records a connection that ended before or within a request head, or with an invalid one. A
+/// client that sends nothing checks whether something listens here.
 fn record_error(session: &ClientSession, error: Option<hyper::Error>) {
-    let Some(error) = error else { return };
+    let Some(error) = error.filter(|_| session.conn.received.load(Relaxed) > 0) else { return };
     let reason = if error.is_parse_too_large() {
         "head_too_large"
     } else if error.is_parse() {

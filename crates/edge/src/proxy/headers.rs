@@ -85,6 +85,18 @@ fn check_target(parts: &request::Parts) -> Result<(), RejectReason> {
     if path.starts_with('/') || is_asterisk { Ok(()) } else { Err("the target is not a path") }
 }
 
+/// Makes `*` of the target of a request for the server as a whole.
+pub(crate) fn set_whole_server(parts: &mut request::Parts) {
+    if parts.method != Method::OPTIONS || parts.uri.path() != "/" || parts.uri.query().is_some() {
+        return;
+    }
+    let mut uri = parts.uri.clone().into_parts();
+    uri.path_and_query = Some(PathAndQuery::from_static("*"));
+    if let Ok(uri) = Uri::from_parts(uri) {
+        parts.uri = uri;
+    }
+}
+
 /// Allows a single `chunked` only: servers disagree about other codings and combinations.
 fn check_transfer_encoding(parts: &request::Parts) -> Result<(), RejectReason> {
     let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
@@ -307,6 +319,17 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> OddFields {
 /// Whether a body is a stream of gRPC's messages.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// Whether a response sends its parts when something happens, and is silent otherwise.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    const KINDS: [&[u8]; 3] =
+        [b"text/event-stream", b"multipart/x-mixed-replace", b"application/x-ndjson"];
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_events = KINDS.iter().any(|known| {
+        kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known))
+    });
+    is_events || is_grpc(headers)
 }
 
 /// Whether `Connection` says that this message is the last one.

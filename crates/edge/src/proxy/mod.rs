@@ -452,6 +452,9 @@ impl Exchange {
             self.body_outcome.is_answered.set(true);
             set_body_wanted(&self.session.conn, stream.as_deref(), false);
         }
+        if headers::is_stream(&parts.headers) {
+            deadline.allow_silence(self.live.settings.limits.tunnel_idle.into());
+        }
         let active =
             ActiveResponse { upstream, slot, deadline, record, is_reusable, body: request_body };
         let session = Rc::clone(&self.session);

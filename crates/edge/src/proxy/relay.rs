@@ -171,9 +171,11 @@ impl ResponseRelay {
 
     fn fail(&mut self, failure: RequestFailure) {
         let Some(active) = self.active.take() else { return };
-        let ActiveResponse { slot, mut record, .. } = active;
+        let ActiveResponse { slot, deadline, mut record, .. } = active;
         let live = self.session.worker.live();
-        slot.backend.record_failure(MonoTime::now(), &live.settings.upstream);
+        if failure != RequestFailure::ResponseTimeout || !deadline.allows_silence() {
+            slot.backend.record_failure(MonoTime::now(), &live.settings.upstream);
+        }
         record.failure.get_or_insert(failure);
         record.finish_now();
     }

@@ -25,6 +25,8 @@ struct ResponseDeadline {
     /// Whether the first byte of the response is still awaited.
     is_waiting: bool,
     outcome: WaitOutcome,
+    /// How long a stream may be silent, instead of the usual limit.
+    silence_max: Option<Nanos>,
     /// Before the first byte of the response, the request may move to another backend.
     may_move: bool,
     /// The request's body, if it has one: a client that still sends is not waited for at the backend.
@@ -63,6 +65,7 @@ impl ResponseDeadlines {
             is_overdue: false,
             is_waiting: true,
             outcome: WaitOutcome::Waiting,
+            silence_max: None,
             may_move: wait.may_move,
             body: wait.body,
             waker: None,
@@ -79,7 +82,7 @@ impl ResponseDeadlines {
             if deadline.outcome != WaitOutcome::Waiting {
                 continue;
             }
-            if now.since(deadline.began(now)) > limit {
+            if now.since(deadline.began(now)) > deadline.silence_max.unwrap_or(limit) {
                 deadline.outcome = WaitOutcome::TimedOut;
             } else if deadline.may_move && deadline.backend.is_silent(now) {
                 deadline.outcome = WaitOutcome::Stalled;
@@ -162,6 +165,16 @@ impl DeadlineKey {
 
     pub(crate) fn has_timed_out(&self, cx: &Context<'_>) -> bool {
         self.poll(cx) == WaitOutcome::TimedOut
+    }
+
+    /// Lets the backend be silent for `longest` from now on: it sends when something happens.
+    pub(crate) fn allow_silence(&self, longest: Nanos) {
+        self.deadlines.0.borrow_mut()[self.at].silence_max = Some(longest);
+    }
+
+    /// Whether silence says nothing about the backend.
+    pub(crate) fn allows_silence(&self) -> bool {
+        self.deadlines.0.borrow()[self.at].silence_max.is_some()
     }
 
     /// Restarts the wait because bytes came; the request stays with its backend from now on.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_edge::{CheckKind, CheckSettings, ListenerSettings, ProxyHeader, Settings};
 use weir_tables::IpNetwork;
 
-use crate::lab::{Lab, backend, connect, read_all, read_answer, settings, wait_until};
+use crate::lab::{Lab, backend, connect, read_all, read_answer, reset, settings, wait_until};
 
 /// Settings of an edge whose backend reports each head.
 fn reporting() -> (Settings, Receiver<String>) {
@@ -175,15 +175,20 @@ fn local_headers_leave_the_peer_as_the_client() {
     assert!(rows.iter().all(|row| row["client_address"] == "127.0.0.1"), "{rows:#?}");
 }
 
-/// kubernetes/ingress-nginx#6996: a balancer that checks whether the port is open sends nothing.
+/// kubernetes/ingress-nginx#6996: a balancer that checks whether the port is open sends nothing, and
+/// closes or resets.
 #[test]
 fn checks_that_send_nothing_are_no_refusals() {
     let (settings, heads) = behind_balancer();
     let lab = Lab::start(settings);
-    for _ in 0..3 {
+    for header in [&b""[..], b"PROXY UNKNOWN\r\n"] {
         let mut check = lab.connect();
+        check.write_all(header).expect("it is open");
         check.shutdown(Shutdown::Write).expect("it is open");
         assert_eq!(read_all(&mut check), "");
+        let mut check = lab.connect();
+        check.write_all(header).expect("it is open");
+        reset(check);
     }
     assert!(read_answer(&mut ask_from(&lab, 9)).ends_with("ok"));
     fields(&heads);

@@ -394,6 +394,14 @@ fn options_of_the_whole_server_pass_on() {
     let answer = lab.say("OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(head(&heads).starts_with("options * http/1.1\r\n"));
+    // RFC 9112 §3.2.4: an absolute target without a path; the last proxy before the server ends it.
+    for (target, expected) in [("http://a", "*"), ("http://a/", "/"), ("http://a?q", "/?q")] {
+        let text = format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(lab.say(&text).starts_with("HTTP/1.1 200"), "{target}");
+        let seen = head(&heads);
+        assert!(seen.starts_with(&format!("options {expected} http/1.1\r\n")), "{seen}");
+        assert!(seen.contains("\nhost: a\r\n"), "{seen}");
+    }
     assert!(lab.say("GET * HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 400"));
     let lab = h2_lab(app);
     let mut client = FrameClient::connect(lab.address, &[]);

@@ -149,6 +149,13 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Ends a connection with a reset.
+pub(crate) fn reset(stream: TcpStream) {
+    let linger = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+    linger.expect("a socket");
+    drop(stream);
+}
+
 /// Reads until the other side closes or resets the connection.
 pub(crate) fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();

@@ -1,14 +1,17 @@
 //! Backends that are written as names: several addresses, both families, and names that do not
 //! resolve.
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_edge::{BackendSettings, Settings};
 
-use crate::lab::{Lab, backend, backend_on, settings, wait_until};
+use crate::lab::{Lab, backend, backend_on, read_all, settings, wait_until};
 use crate::name_server::{NameServer, Question, Reply};
 
 /// NginxProxyManager/nginx-proxy-manager #633 and #3970, vozlt/nginx-module-vts #90,
@@ -184,6 +187,56 @@ fn a_name_server_that_fails_moves_no_traffic() {
     wait_until("the new address", || lab.get("/").ends_with("two"));
     let rows = lab.end("request");
     assert!(rows.iter().all(|row| row["http_response_status_code"] == "200"), "{rows:#?}");
+}
+
+/// hashicorp/consul#1054, apache/apisix#6694: each answer has one of two servers, and both stay.
+#[test]
+fn servers_that_an_answer_omits_stay_where_answers_are_parts() {
+    let number = AtomicUsize::new(0);
+    let server = NameServer::start("", move |asked| {
+        let is_even = !asked.is_ipv6 && number.fetch_add(1, Relaxed).is_multiple_of(2);
+        Reply::of(asked, 0, if is_even { &["127.0.0.1"] } else { &["127.0.0.2"] })
+    });
+    let mut settings = settings_with(&server, two_servers());
+    settings.resolve = Duration::from_millis(50);
+    let lab = Lab::start(settings);
+    wait_until("both servers", || backends_of(&lab).len() == 2);
+    let before = server.asked().len();
+    let mut answers = BTreeSet::new();
+    wait_until("more lookups, and requests to both", || {
+        assert_eq!(backends_of(&lab).len(), 2);
+        answers.insert(lab.get("/").ends_with("one"));
+        server.asked().len() >= before + 12 && answers.len() == 2
+    });
+}
+
+/// A server that leaves ends what it has begun.
+#[test]
+fn a_response_of_a_server_that_leaves_is_not_cut() {
+    let (server, phase) = phases("", |phase, asked| match phase {
+        0 => Reply::of(asked, 0, &["127.0.0.1"]),
+        _ => Reply::of(asked, 0, &["127.0.0.2"]),
+    });
+    let (open, gate) = channel();
+    let gate = Mutex::new(gate);
+    let app = backend(move |asked| {
+        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf");
+        let _ = gate.lock().expect("one request at a time").recv();
+        asked.answer("full");
+        true
+    });
+    let mut settings = settings_with(&server, app.port());
+    settings.resolve = Duration::from_millis(50);
+    let lab = Lab::start(settings);
+    let mut stream = lab.connect();
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("the edge reads");
+    stream.read_exact(&mut [0; 12]).expect("the response has begun");
+    phase.store(1, Relaxed);
+    let other = format!("127.0.0.2:{}", app.port());
+    wait_until("the other address", || backends_of(&lab) == [other.clone()]);
+    open.send(()).expect("the backend waits");
+    assert!(read_all(&mut stream).ends_with("halffull"));
 }
 
 /// nigoroll/libvmod-dynamic#21, haproxy/haproxy#69: a container that starts after its proxy.

@@ -1,7 +1,7 @@
 //! Slow is not stalled: long polls, second tries, and limits that hold in each version of HTTP.
 
 use std::io::{BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -561,4 +561,44 @@ fn uploads_that_are_not_read_leave_others_their_window() {
     let answer = outer.say(&format!("{head}\r\n{}", "x".repeat(30_000)));
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("stored"), "{answer}");
     drop(stuck);
+}
+
+/// nginx/nginx-gateway-fabric#5701, openhab/openhab-cloud#623, Soju06/codex-lb#1718, kortix-ai/suna#536:
+/// streams that are silent for longer than an answer may take go on, and put no backend out.
+#[test]
+fn silent_streams_go_on_and_put_no_backend_out() {
+    for kind in ["text/event-stream", "application/x-ndjson", "application/grpc+proto"] {
+        let gate = Arc::<Gate>::default();
+        let own = Arc::clone(&gate);
+        let app = backend(move |asked| {
+            if asked.head.starts_with("GET /late") {
+                own.wait();
+                return false;
+            }
+            asked.answer(&format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\nfirst"));
+            own.wait();
+            asked.answer("last");
+            false
+        });
+        let mut settings = settings(&[app]);
+        settings.upstream.answer = Duration::from_millis(200);
+        settings.upstream.stall = Duration::from_secs(60);
+        settings.upstream.failures = 3;
+        let lab = Lab::start(settings);
+        let mut streams: Vec<TcpStream> = (0..4).map(|_| lab.connect()).collect();
+        for stream in &mut streams {
+            stream.write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n").expect("it reads");
+            stream.read_exact(&mut [0; 12]).expect("the stream has begun");
+        }
+        // After the second of these, the streams have been silent for longer than an answer may take.
+        for _ in 0..2 {
+            assert!(lab.get("/late").starts_with("HTTP/1.1 504"), "{kind}");
+        }
+        assert_eq!(lab.edge.as_ref().expect("it runs").state().backends[0].state, "up", "{kind}");
+        gate.open();
+        for stream in &mut streams {
+            let answer = read_all(stream);
+            assert!(answer.contains("first") && answer.contains("last"), "{kind}: {answer}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! TLS: certificates by name, reloading, session resumption, HTTP/2 in front of HTTP/1.1.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use weir_edge::{CertificateFiles, Settings};
 
-use crate::lab::{Lab, backend, settings, wait_until};
+use crate::lab::{Lab, backend, read_all, reset, settings, wait_until};
 
 fn write_certificate(dir: &Path, name: &str) -> CertificateFiles {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
@@ -72,6 +72,32 @@ fn names_have_their_certificates_and_http2_its_rows() {
     assert_eq!(rows[0]["response_body_bytes"], "15");
     let refused = lab.rows("edge_refusal", 1);
     assert_eq!(refused[0]["reason"], "tls_handshake", "{refused:#?}");
+}
+
+/// grafana/grafana#112294, mholt/caddy-l4#302: checks of a balancer connect, and close or reset. A hello
+/// that breaks off is a failed handshake.
+#[test]
+fn a_connection_without_a_byte_is_no_failed_handshake() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let app = backend(|asked| asked.ok("x"));
+    let settings = with_tls(dir.path(), app);
+    let certificate = settings.certificates[0].certificate.clone();
+    let lab = Lab::start(settings);
+    for _ in 0..3 {
+        drop(lab.connect());
+        reset(lab.connect());
+        let mut check = lab.connect();
+        check.shutdown(Shutdown::Write).expect("it is open");
+        assert_eq!(read_all(&mut check), "");
+    }
+    assert!(curl(&lab, "a.example", &certificate, "--http1.1").is_some());
+    let mut half = lab.connect();
+    half.write_all(b"\x16\x03\x01\x02\x00\x01").expect("it is open");
+    half.shutdown(Shutdown::Write).expect("it is open");
+    read_all(&mut half);
+    let rows = lab.end("edge_refusal");
+    let reasons: Vec<_> = rows.iter().map(|row| (&*row["reason"], &*row["connections"])).collect();
+    assert_eq!(reasons, [("tls_handshake", "1")], "{rows:#?}");
 }
 
 #[test]

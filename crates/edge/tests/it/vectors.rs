@@ -6,9 +6,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::lab::{Lab, connect, read_all, settings};
+use crate::lab::{Lab, connect, read_all, settings, wait_until};
 
 const VECTORS: &str = include_str!("vectors/requests.txt");
 
@@ -163,17 +166,8 @@ fn edge_and_backend_read_the_same_request_or_it_is_refused() {
     let seen = SeenRequests::default();
     let lab = Lab::start(settings(&[strict_backend(&seen)]));
     let (mut count, mut wrong) = (0, Vec::new());
-    for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
-        let mut parts = line.splitn(3, " | ");
-        let (name, outcome, bytes) = (parts.next(), parts.next(), parts.next());
-        let (Some(name), Some(outcome), Some(bytes)) = (name, outcome, bytes) else {
-            panic!("not a vector: {line}")
-        };
-        let mut stream = connect(lab.address);
-        // The edge may refuse and close before it has all.
-        let _ = stream.write_all(&unescape(bytes));
-        let _ = stream.shutdown(Shutdown::Write);
-        let answer = read_all(&mut stream);
+    for [name, outcome, bytes] in vectors() {
+        let answer = send(&lab, bytes);
         let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(why) = complaint(outcome, &seen, &answer) {
             let answer = answer.lines().next().unwrap_or_default().to_owned();
@@ -183,4 +177,119 @@ fn edge_and_backend_read_the_same_request_or_it_is_refused() {
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 100, "{count}");
+}
+
+/// Name, outcome and bytes of each vector.
+fn vectors() -> impl Iterator<Item = [&'static str; 3]> {
+    VECTORS.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let mut parts = line.splitn(3, " | ");
+        [(); 3].map(|()| parts.next().unwrap_or_else(|| panic!("not a vector: {line}")))
+    })
+}
+
+/// Sends a vector on a connection of its own; returns all that the edge answers.
+fn send(lab: &Lab, bytes: &str) -> String {
+    let mut stream = connect(lab.address);
+    // The edge may refuse and close before it has all.
+    let _ = stream.write_all(&unescape(bytes));
+    let _ = stream.shutdown(Shutdown::Write);
+    read_all(&mut stream)
+}
+
+/// A real server whose answers have the method and target of their request as their body.
+struct RealServer {
+    child: Child,
+    port: u16,
+}
+
+impl RealServer {
+    /// Starts `program` with a configuration for a port; the arguments end with the file's name.
+    fn start(dir: &Path, program: &[&str], config: impl Fn(u16) -> String) -> Self {
+        let port = free_port();
+        let file = dir.join("config");
+        std::fs::write(&file, config(port)).expect("a directory");
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("`cargo xtask setup` installs it");
+        let server = Self { child, port };
+        wait_until("a listener", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        server
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A free port below the ephemeral range, which no outgoing connection can take meanwhile.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 16_000 + u16::try_from(std::process::id() % 4000).expect("it is below 4000");
+    loop {
+        let port = first + NEXT.fetch_add(1, Relaxed) % 4000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Checks that a server behind the edge reads nothing that the edge has not read.
+fn check_behind_the_edge(name: &str, server: &RealServer) {
+    let lab = Lab::start(settings(&[SocketAddr::from(([127, 0, 0, 1], server.port))]));
+    let (mut same, mut wrong) = (0, Vec::new());
+    for [vector, outcome, bytes] in vectors() {
+        let (kind, expected) = outcome.split_once(' ').unwrap_or((outcome, ""));
+        if kind == "any" || expected.contains("HEAD ") {
+            continue;
+        }
+        let answer = send(&lab, bytes);
+        let seen: Vec<&str> = answer.lines().filter(|line| line.starts_with("read ")).collect();
+        let expected: Vec<String> = expected
+            .split("; ")
+            .filter_map(|request| Some(format!("read {}", request.rsplit_once(' ')?.0)))
+            .collect();
+        // A server may refuse what is valid: then it answers less, but nothing else.
+        let mut rest = expected.iter();
+        if seen.iter().all(|one| rest.any(|other| other == one)) {
+            same += usize::from(seen.len() == expected.len() && !seen.is_empty());
+        } else {
+            wrong.push(format!("{vector}: {expected:?}, but {seen:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
+    assert!(same >= 60, "{name}: only {same} vectors were answered");
+}
+
+#[test]
+fn nginx_behind_the_edge_reads_the_same_requests() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let here = dir.path().display().to_string();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {here}/{name};"))
+        .concat();
+    let server = RealServer::start(dir.path(), &["/usr/sbin/nginx", "-c"], |port| {
+        format!(
+            "daemon off; master_process off; pid {here}/pid; error_log {here}/errors;\n\
+             events {{}}\nhttp {{ access_log off; {temporary}\n\
+             server {{ listen 127.0.0.1:{port}; location / {{\n\
+             return 200 \"read $request_method $request_uri\\n\"; }} }} }}\n"
+        )
+    });
+    check_behind_the_edge("nginx", &server);
+}
+
+#[test]
+fn haproxy_behind_the_edge_reads_the_same_requests() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = RealServer::start(dir.path(), &["/usr/sbin/haproxy", "-db", "-f"], |port| {
+        format!(
+            "defaults\n mode http\n timeout client 30s\n timeout http-keep-alive 30s\n\
+             frontend all\n bind 127.0.0.1:{port}\n http-request return status 200 content-type \
+             text/plain lf-string \"read %[method] %[url]\\n\"\n"
+        )
+    });
+    check_behind_the_edge("haproxy", &server);
 }

@@ -121,6 +121,8 @@ evidence! {
     unfinished_ratio: f64,
     /// Share of responses with status 5xx, or with an error of a database.
     error_ratio: f64,
+    /// Share of responses with status 408 or 429: the server has no capacity for the request.
+    rejected_ratio: f64,
     /// Share of requests or responses that the capture lacks, of all.
     lacking_ratio: f64,
     /// Share of connections of which the capture has one direction only.
@@ -304,6 +306,7 @@ impl Evidence {
             unanswered_ratio: ratio(tier.unanswered, tier.requests),
             unfinished_ratio: ratio(tier.unfinished, tier.requests),
             error_ratio: ratio(tier.errors_5xx, tier.responses),
+            rejected_ratio: ratio(tier.rejected, tier.responses),
             lacking_ratio: ratio(
                 tier.unseen + transport.unasked,
                 tier.requests + transport.unasked,

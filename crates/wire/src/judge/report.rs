@@ -336,6 +336,7 @@ fn report_urls(tier: &Tier, sequencer: &Sequencer) -> Vec<UrlReport> {
         .map(|(number, stats)| UrlReport {
             template: sequencer.urls.name(*number).to_owned(),
             requests: stats.requests,
+            given_up: stats.given_up,
             errors_5xx: stats.errors_5xx,
             streams: stats.streams,
             think_ms_p25: quantile_ms(&stats.think, 0.25),

@@ -393,6 +393,12 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
         );
         return failing(case).or(Some((DelayVerdict::Unknown, why)));
     }
+    // Slow are those without a response, not the others.
+    let is_hung = 2 * worst.given_up >= worst.requests
+        || worst.given_up > 0 && worst.think_ms_p50 < limit::SLOW_MS_MIN;
+    if is_hung && let Some(failed) = failing(case) {
+        return Some(failed);
+    }
     let upstream = if has_upstream(e) {
         format!("; upstream think time p95 {}", time(e.upstream_think_ms_p95))
     } else {
@@ -402,8 +408,12 @@ fn slow_app(case: &JudgeInput<'_>) -> RuleOutcome {
         1 => String::new(),
         count => format!(" and {} more URLs", count - 1),
     };
+    let given_up = match worst.given_up {
+        0 => String::new(),
+        count => format!(", {count} of them without a response"),
+    };
     let why = format!(
-        "`{}`{more}: time to first byte p95 {} ({} requests; p25 {}, p50 of the port {}){upstream}",
+        "`{}`{more}: time to first byte p95 {} ({} requests{given_up}; p25 {}, p50 of the port {}){upstream}",
         worst.template,
         time(worst.think_ms_p95),
         worst.requests,
@@ -477,9 +487,13 @@ fn failing(case: &JudgeInput<'_>) -> RuleOutcome {
     let is_read = case.framing != RequestFraming::Turns;
     let if_read = f64::from(u8::from(is_read));
     let dropped = (e.unanswered_ratio - e.unfinished_ratio).max(0.0) * if_read;
-    let failed = e.error_ratio + dropped + e.truncated_ratio * if_read;
+    let failed = e.error_ratio + e.rejected_ratio + dropped + e.truncated_ratio * if_read;
     (failed >= limit::FAILED_RATIO_MIN && case.requests > 0).then(|| {
-        let what = if case.is_database { "with an error" } else { "with status 5xx" };
+        let what = match (case.is_database, e.rejected_ratio) {
+            (true, _) => "with an error".to_owned(),
+            (false, 0.0) => "with status 5xx".to_owned(),
+            (false, rejected) => format!("with status 5xx, {} with 408 or 429", percent(rejected)),
+        };
         let why = format!(
             "{} of responses {what}, {} of {} requests never answered, {} of responses broken off \
              (think p95 {})",
@@ -663,6 +677,7 @@ mod tests {
             DelayVerdict::EdgeStall,
         );
         check(|e| e.error_ratio = 0.2, DelayVerdict::Failing);
+        check(|e| (e.error_ratio, e.rejected_ratio) = (0.1, 0.1), DelayVerdict::Failing);
         check(|e| e.unanswered_ratio = 0.25, DelayVerdict::Failing);
         check(|e| e.late_accepts = 20, DelayVerdict::AcceptQueue);
         check(|e| (e.unanswered_ratio, e.unfinished_ratio) = (0.25, 0.2), DelayVerdict::Unknown);

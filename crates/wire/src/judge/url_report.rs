@@ -5,8 +5,10 @@
 pub struct UrlReport {
     /// The path with ids replaced.
     pub template: String,
-    /// Requests with a response.
+    /// Requests with a response, and those without one after a second or more.
     pub requests: u64,
+    /// Those without a response; their wait counts as think time.
+    pub given_up: u64,
     /// Responses with status 5xx.
     pub errors_5xx: u64,
     /// Responses that are streams of events or of messages.

@@ -1,11 +1,10 @@
 //! Live capture: a tap on an interface, its losses, and a capture file of its packets.
 //!
-//! The tap is a packet socket with a ring (`ring`) behind a port filter (`filter`); interfaces
-//! are not made promiscuous. It belongs to the network namespace of the thread that opens it. The
+//! The tap is a packet socket with a ring (`ring`) behind a port filter
+//! ([`kernel_filter`]); interfaces are not made promiscuous. It belongs to the network namespace of the thread that opens it. The
 //! kernel counts what the tap cannot take; these losses are assigned to slices ([`LossHistory`]),
 //! and a slice with losses has no verdict.
 
-mod filter;
 mod losses;
 mod pcapng;
 mod ring;
@@ -22,11 +21,11 @@ use std::io;
 use std::time::Duration;
 
 use crate::model::Model;
-use filter::FilterSpec;
 use ring::{PacketRing, RawPacket};
 use weir_capture::Record;
 use weir_capture::SkipCounts;
 use weir_capture::WireError;
+use weir_capture::kernel_filter::{self, FilterSpec};
 use weir_capture::packet::Direction;
 use weir_capture::{Decoder, LinkType};
 
@@ -78,9 +77,9 @@ pub struct TapCounts {
 }
 
 /// The share of all connections: see [`Tap::keep`].
-pub const ALL_CONNECTIONS: u32 = filter::ALL;
+pub const ALL_CONNECTIONS: u32 = kernel_filter::ALL;
 /// Maximum ports of one tap.
-pub const TAP_PORTS_MAX: usize = filter::PORTS_MAX;
+pub const TAP_PORTS_MAX: usize = kernel_filter::PORTS_MAX;
 
 impl Tap {
     /// Starts capturing.
@@ -125,7 +124,7 @@ impl Tap {
             share: *share,
             seed: *seed,
         };
-        ring.set_filter(&filter::program(&wanted))
+        ring.set_filter(&kernel_filter::program(&wanted))
             .map_err(|error| WireError::new(format!("cannot set the packet filter: {error}"), ""))
     }
 

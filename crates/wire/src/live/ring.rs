@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::filter::BpfInstruction;
+use weir_capture::kernel_filter::BpfInstruction;
 use weir_capture::packet::Direction;
 
 pub(super) const BLOCK_BYTES: usize = 1 << 20;

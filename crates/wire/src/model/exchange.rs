@@ -7,6 +7,8 @@ use crate::flow::NONE;
 pub(crate) struct Exchange {
     pub(crate) asked: [i64; 2],
     pub(crate) answered: [i64; 2],
+    /// When the wait for a response ended without one.
+    pub(crate) left: i64,
     pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
     /// Time the server waited for the client to open its window.

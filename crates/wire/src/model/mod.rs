@@ -252,7 +252,7 @@ impl Model {
         };
         (sequencer.start_ns, sequencer.slice) = (admission.start_ns, admission.slice);
         for (number, shard) in shards.iter_mut().enumerate() {
-            shard.end();
+            shard.end(admission.last_ts);
             sequencer.take(number, &mut shard.context.out);
             sequencer.add_slices(number, shard.take_slices(u32::MAX));
             sequencer.absorb(number, shard);

@@ -214,6 +214,7 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     let is_broken_off = connection.is_broken_off();
     streams::finish(connection, context, is_end);
+    note_left(connection, context, ts, is_end);
     while connection.current != NONE {
         let slot = connection.current;
         let exchange = context.pool.get(slot);
@@ -229,6 +230,20 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
         complete(connection, context, slot, end, None);
     }
     connection.newest = NONE;
+}
+
+/// Notes until when the oldest request has waited for a response, unless only the tap lacks that.
+fn note_left(connection: &Connection, context: &mut ShardContext, ts: i64, is_end: bool) {
+    let is_read = connection.protocol == Protocol::Http || connection.protocol.is_database();
+    if connection.current == NONE || !is_read || connection.halves[1].is_ahead_of_tap() {
+        return;
+    }
+    let is_open = is_end && connection.rst_by.is_none() && connection.fin_by.is_none();
+    let left = if is_open { context.end_ts } else { ts };
+    let exchange = context.pool.get(connection.current);
+    if exchange.is_sent && exchange.answered[0] == 0 {
+        exchange.left = left;
+    }
 }
 
 /// Messages of one direction at one moment; receives the framers' events.

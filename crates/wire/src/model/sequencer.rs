@@ -20,6 +20,8 @@ use weir_capture::packet::Endpoint;
 
 /// A second tier must appear within this many requests to be paired.
 const UNPAIRED_MAX: u64 = 10_000;
+/// A wait of a second without a response is slow, however long it would have lasted.
+const LEFT_US_MIN: u64 = 1_000_000;
 /// Connections listed in the report.
 const WORST_MAX: usize = 20;
 /// Server addresses remembered.
@@ -354,7 +356,7 @@ impl Sequencer {
         tier.slices.at(began).unanswered += u32::from(is_unanswered || exchange.is_truncated);
         tier.upload.add(micros(sent - asked));
         if first == 0 {
-            return;
+            return count_left(tier, record, exchange);
         }
         let think = micros(first - sent);
         let times = RequestTimes {
@@ -365,6 +367,7 @@ impl Sequencer {
         let RequestTimes { transfer, total, .. } = times;
         let is_error = exchange.is_failure();
         tier.errors_5xx += u64::from(is_error);
+        tier.rejected += u64::from(matches!(exchange.status, 408 | 429));
         if let Some(think) = times.think {
             tier.add_think(think, exchange.order == 1, record.server);
         }
@@ -525,6 +528,16 @@ fn seal(slices: &mut [&mut TimeSlice]) {
     slices.iter_mut().for_each(|slice| {
         slice.seal();
     });
+}
+
+/// Counts the wait for a response that never came: it would have lasted longer still.
+fn count_left(tier: &mut Tier, record: &PendingRequest, exchange: &Exchange) {
+    let waited = micros(exchange.left - exchange.asked[1]);
+    if waited >= LEFT_US_MIN && !exchange.has_own_pace {
+        let is_first = exchange.order == 1;
+        tier.add_think(waited, is_first, record.server);
+        tier.urls.entry(record.url).or_default().give_up(waited, is_first);
+    }
 }
 
 fn error_code(exchange: &Exchange) -> &str {

@@ -122,8 +122,9 @@ impl Shard {
     }
 
     /// Ends the capture: cuts requests in flight and finishes all counts.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, last_ts: i64) {
         self.context.at = AT_END;
+        self.context.end_ts = last_ts;
         for slot in self.connections.slots() {
             finish(self.connections.get(slot), &mut self.context, slot, true);
         }

@@ -21,6 +21,8 @@ pub(crate) struct ShardContext {
     pub(crate) wants_rows: bool,
     pub(super) start_ns: i64,
     width_ns: i64,
+    /// Time of the capture's last packet, once that is known.
+    pub(super) end_ts: i64,
     pub(crate) pool: ExchangePool,
     pub(crate) parts: Vec<PortCounters>,
     part_of_port: HashMap<u16, u16, BuildHasherDefault<FxHasher>>,
@@ -61,6 +63,7 @@ impl ShardContext {
             wants_rows,
             start_ns: 0,
             width_ns: options.slice_ns,
+            end_ts: 0,
             pool: ExchangePool::default(),
             // Part 0 collects ports without a tier.
             parts: vec![PortCounters::default()],

@@ -412,6 +412,11 @@ impl StreamTracker<'_> {
     fn give_up(&mut self, stream: &HttpStream, without_answer: RequestEnd, is_truncated: bool) {
         let exchange = self.context.pool.get(stream.slot);
         let is_answered = exchange.answered[0] != 0;
+        let is_open = without_answer == RequestEnd::Unanswered;
+        let is_missed = stream.has_gap || self.connection.halves[1].is_ahead_of_tap();
+        if stream.is_request_over && !is_answered && !is_missed {
+            exchange.left = if is_open { self.context.end_ts } else { self.ts };
+        }
         exchange.is_stream |= is_message_stream(stream);
         exchange.is_truncated = is_truncated && is_answered;
         let end = match (is_answered, stream.has_gap) {

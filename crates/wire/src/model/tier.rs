@@ -29,6 +29,8 @@ pub(crate) struct Tier {
     /// Responses that the server broke off.
     pub(crate) truncated: u64,
     pub(crate) errors_5xx: u64,
+    /// Responses with status 408 or 429.
+    pub(crate) rejected: u64,
     pub(crate) client_wait_us: u64,
     /// Pauses of servers within responses that waited for nothing the tap can see.
     pub(crate) server_pause_us: u64,

@@ -85,6 +85,8 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UrlStats {
     pub(crate) requests: u64,
+    /// Requests without a response after a long wait.
+    pub(crate) given_up: u64,
     pub(crate) errors_5xx: u64,
     /// Responses that come while something happens.
     pub(crate) streams: u64,
@@ -97,6 +99,13 @@ pub(crate) struct UrlStats {
 }
 
 impl UrlStats {
+    /// Adds a request without a response: it would have taken longer than that.
+    pub(crate) fn give_up(&mut self, waited_us: u64, is_first: bool) {
+        self.requests += 1;
+        self.given_up += 1;
+        self.add_think(waited_us, is_first);
+    }
+
     pub(crate) fn add_think(&mut self, think_us: u64, is_first: bool) {
         let place = if is_first { &mut self.first } else { &mut self.later };
         *place = [place[0] + 1, place[1] + u64::from(think_us >= SLOW_US)];

@@ -35,9 +35,10 @@ fn a_tap_of_one_direction_cannot_tell() {
     assert_eq!(verdict, DelayVerdict::Unknown, "{why}");
 }
 
+/// apollographql/router#4274: rejected requests are no success.
 #[test]
 fn a_fifth_of_failures_is_never_smooth() {
-    let failing = |percent: i64, is_answered: bool| {
+    let failing = |percent: i64, status: Option<&str>| {
         let mut script = TrafficScript::default();
         for client in 0..100_i64 {
             let at = client * 90;
@@ -45,8 +46,8 @@ fn a_fifth_of_failures_is_never_smooth() {
             script.data(line, CLIENT, at + 10, get("/a"));
             if client % 100 >= percent {
                 script.data(line, SERVER, at + 30, ok(20));
-            } else if is_answered {
-                let answer = b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n";
+            } else if let Some(status) = status {
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
                 script.data(line, SERVER, at + 30, answer);
             }
             script.ack(line, CLIENT, at + 32);
@@ -55,13 +56,13 @@ fn a_fifth_of_failures_is_never_smooth() {
         }
         verdict_of(script)
     };
-    for is_answered in [true, false] {
+    for status in [Some("502 Bad Gateway"), Some("429 Too Many Requests"), None] {
         for percent in [20, 50, 100] {
-            let (verdict, why) = failing(percent, is_answered);
-            assert_eq!(verdict, DelayVerdict::Failing, "{percent} %: {why}");
+            let (verdict, why) = failing(percent, status);
+            assert_eq!(verdict, DelayVerdict::Failing, "{percent} % of {status:?}: {why}");
         }
-        let (verdict, why) = failing(5, is_answered);
-        assert_eq!(verdict, DelayVerdict::Smooth, "{why}");
+        let (verdict, why) = failing(4, status);
+        assert_eq!(verdict, DelayVerdict::Smooth, "{status:?}: {why}");
     }
 }
 

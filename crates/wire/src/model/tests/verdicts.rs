@@ -214,3 +214,59 @@ fn losses_before_the_tap_show_in_holes_when_packets_have_no_identification() {
     verdict(&lossy, DelayVerdict::PathLoss);
     assert_eq!(lossy.tiers[0].evidence.refilled, 10);
 }
+
+/// 200 clients whose last request, each to `/search`, gets no response.
+fn left_alone(mut end: impl FnMut(&mut TrafficScript, &mut ScriptedConnection, i64)) -> Report {
+    let mut script = TrafficScript::default();
+    for client in 0..200 {
+        let line = &mut script.open(80, client * 3, 1);
+        for n in 0..12 {
+            let at = 700 + n * 500 + (client * 7919) % 499;
+            script.exchange(line, at, "/a", 20 + (client + n) % 40);
+        }
+        let at = 6800 + (client * 7919) % 499;
+        script.data(line, CLIENT, at, get("/search"));
+        end(&mut script, line, at);
+    }
+    let line = &mut script.open(80, 15_000, 1);
+    script.exchange(line, 15_002, "/a", 20);
+    script.run(ModelOptions::default()).0
+}
+
+/// Netflix/concurrency-limits#126, rakyll/hey#55, zalando/skipper#864: the slowest requests have no
+/// response, because clients give up or because the capture ends.
+#[test]
+fn requests_that_are_given_up_are_slow_although_they_have_no_response() {
+    let closed = left_alone(|script, line, at| {
+        script.ack(line, SERVER, at + 40);
+        script.send(line, CLIENT, at + 3000, Flags::FIN | Flags::ACK, b"");
+        script.ack(line, SERVER, at + 3001);
+    });
+    let reset = left_alone(|script, line, at| {
+        script.ack(line, SERVER, at + 40);
+        script.send(line, CLIENT, at + 3000, Flags::RST, b"");
+    });
+    let waiting = left_alone(|script, line, at| script.ack(line, SERVER, at + 40));
+    for report in [&closed, &reset] {
+        verdict(report, DelayVerdict::SlowApp);
+        assert!(report.why.contains("`/search`"), "{}", report.why);
+        assert!(report.why.contains("200 of them without a response"), "{}", report.why);
+    }
+    // After eight seconds it may be a long poll.
+    verdict(&waiting, DelayVerdict::Unknown);
+    assert!(waiting.why.contains("`/search` waits "), "{}", waiting.why);
+}
+
+/// What the client has acknowledged was answered, although the tap did not see it.
+#[test]
+fn a_response_that_the_tap_missed_is_no_wait() {
+    let report = left_alone(|script, line, at| {
+        let missed = script.packets.len();
+        script.data(line, SERVER, at + 30, ok(20));
+        script.packets.truncate(missed);
+        script.ack(line, CLIENT, at + 31);
+        script.send(line, CLIENT, at + 3000, Flags::FIN | Flags::ACK, b"");
+    });
+    assert_ne!(report.verdict, DelayVerdict::SlowApp, "{}", report.why);
+    assert_eq!(report.tiers[0].urls.iter().map(|url| url.given_up).sum::<u64>(), 0);
+}

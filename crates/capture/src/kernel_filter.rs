@@ -12,28 +12,34 @@ use std::collections::HashMap;
 
 /// One instruction, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BpfInstruction {
-    pub(super) code: u16,
-    pub(super) jump_true: u8,
-    pub(super) jump_false: u8,
-    pub(super) k: u32,
+pub struct BpfInstruction {
+    /// Operation, with the mode of its operand.
+    pub code: u16,
+    /// Instructions skipped if a condition holds.
+    pub jump_true: u8,
+    /// Instructions skipped if it does not.
+    pub jump_false: u8,
+    /// Operand.
+    pub k: u32,
 }
 
+/// What passes the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FilterSpec<'a> {
+pub struct FilterSpec<'a> {
     /// Ports of either end; all when empty, at most [`PORTS_MAX`].
-    pub(super) ports: &'a [u16],
+    pub ports: &'a [u16],
     /// Bytes kept of a packet, from the network header on.
-    pub(super) snap_bytes: u32,
+    pub snap_bytes: u32,
     /// Connections to sample, of 65,536.
-    pub(super) share: u32,
+    pub share: u32,
     /// Seeds the connection hash.
-    pub(super) seed: u64,
+    pub seed: u64,
 }
 
 /// Maximum ports of a filter: jumps reach 255 instructions.
-pub(super) const PORTS_MAX: usize = 32;
-pub(super) const ALL: u32 = 65_536;
+pub const PORTS_MAX: usize = 32;
+/// A `share` of all connections.
+pub const ALL: u32 = 65_536;
 
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
@@ -121,7 +127,8 @@ fn short_jump(distance: usize) -> u8 {
     u8::try_from(distance).expect("few ports keep jumps short")
 }
 
-pub(super) fn program(wanted: &FilterSpec<'_>) -> Vec<BpfInstruction> {
+/// The program that passes what is wanted: TCP over IPv4 and IPv6, also in VLANs of the kernel.
+pub fn program(wanted: &FilterSpec<'_>) -> Vec<BpfInstruction> {
     let mut p = BpfProgram::default();
     let (begin, next, outer_tag, none) = (p.label(), p.label(), p.label(), p.label());
     let bodies = [(IPV4, 0), (IPV6, 0), (IPV4, 4), (IPV6, 4)].map(|body| (body, p.label()));
@@ -232,5 +239,5 @@ fn sample(p: &mut BpfProgram, wanted: &FilterSpec<'_>, is_ipv4: bool, base: u32)
 }
 
 #[cfg(test)]
-#[path = "filter_tests.rs"]
+#[path = "kernel_filter_tests.rs"]
 mod tests;
