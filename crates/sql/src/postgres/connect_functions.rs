@@ -23,9 +23,7 @@ fn lookups() -> Vec<ScalarUDF> {
     vec![
         text(NAME_OF_FUNCTION, |of| number(of, 0).map(function_name).into()),
         function("to_regtype", DataType::Int64, |of| {
-            let name = words(of, 0).map(|name| name.replace('"', ""));
-            let name = name.as_deref().map(|name| name.strip_prefix("pg_catalog.").unwrap_or(name));
-            name.and_then(type_oid).map(i64::from).into()
+            words(of, 0).and_then(|name| type_oid(&name)).map(i64::from).into()
         }),
         function("to_regproc", DataType::Int64, |of| words(of, 0).and_then(known_function).into()),
         function("to_regprocedure", DataType::Int64, |of| {
