@@ -62,6 +62,7 @@ impl VisitorMut for SyntaxRewriter {
             .and_then(|()| select_items::check_order(query));
         select_items::order_by_place(query);
         let done = done.and_then(|()| select_items::order_grouped_rows(query));
+        table_syntax::read_quoted_counts(query);
         whole_rows::spell_out(query);
         json_syntax::rewrite_values(&mut query.body);
         select_items::order_by_item(query);

@@ -7,7 +7,7 @@ use sqlparser::ast::{
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
-use crate::fragments::{call, number, plain_arguments, text};
+use crate::fragments::{call, literal, number, plain_arguments, text};
 use crate::json_syntax;
 
 /// Parses a query that is built here.
@@ -96,6 +96,19 @@ fn numbered(array: Expr, alias: &TableAlias) -> Option<TableFactor> {
         alias.columns.push(column(Ident::new("ordinality")));
     }
     Some(TableFactor::Derived { lateral: false, subquery: query, alias: Some(alias), sample: None })
+}
+
+/// Reads the counts of `limit '10' offset '20'`, as pgx sends parameters in its simple protocol.
+pub(crate) fn read_quoted_counts(query: &mut Query) {
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
+        return;
+    };
+    for count in limit.iter_mut().chain(offset.iter_mut().map(|offset| &mut offset.value)) {
+        let quoted = literal(count).and_then(|text| text.trim().parse().ok());
+        if let Some(quoted) = quoted.filter(|quoted: &i64| *quoted >= 0) {
+            *count = number(quoted);
+        }
+    }
 }
 
 /// `fetch first n rows only` as a limit.

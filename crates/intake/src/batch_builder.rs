@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use memchr::memchr;
@@ -34,6 +35,10 @@ const ATTR_STEP_BYTES: usize = 64 << 10;
 const MAX_GROUPS: usize = 1024;
 /// Bytes that are kept of a rejected item.
 const MAX_RAW_BYTES: usize = 64 << 10;
+
+/// 1990, and the furthest that a time may be ahead.
+const EARLIEST: Micros = Micros(631_152_000_000_000);
+const MOST_AHEAD: Duration = Duration::from_secs(86_400);
 
 /// Result of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,16 +140,26 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a row of `log` as one item.
+    /// Adds a row of `log` as one item. An impossible time, such as one in another unit, is replaced as
+    /// the parser does.
     pub(crate) fn log_row(&mut self, row: &Log<'_>) {
-        if self.admit(row.attrs) {
-            // A sender's line of nginx may be one of its access log.
-            let template = row
-                .program
-                .filter(|program| *program != "nginx")
-                .and_then(|program| message_template(program, row.body));
-            self.log.push(&Log { message_template: template.as_deref(), ..*row });
+        if !self.admit(row.attrs) {
+            return;
         }
+        // A sender's line of nginx may be one of its access log.
+        let template = row
+            .program
+            .filter(|program| *program != "nginx")
+            .and_then(|program| message_template(program, row.body));
+        let row = Log { message_template: template.as_deref(), ..*row };
+        if row.ts >= EARLIEST && row.ts <= self.now + MOST_AHEAD {
+            return self.log.push(&row);
+        }
+        let written = row.ts.to_string();
+        let mut attrs = row.attrs.to_vec();
+        attrs.push(("weir.time", written.as_str()));
+        let repair = Some("implausible_time");
+        self.log.push(&Log { ts: self.now, repair, attrs: &attrs, ..row });
     }
 
     /// Adds a row of `request` as one item.
@@ -322,8 +337,6 @@ fn printable(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn builder() -> BatchBuilder {

@@ -379,6 +379,36 @@ rpc_sum +Inf
         "#]].assert_eq(&metric(text, false));
     }
 
+    /// prometheus/prometheus#15259, #11601 and #12975 (exemplars), influxdata/telegraf#7423 (an escape that
+    /// does not exist, in a help), fluent/fluent-bit#5541 (whole numbers with a fraction) and
+    /// cnieg/gitlab-tokens-exporter#221 (a quote that is not escaped).
+    #[test]
+    fn reported_texts_are_read_or_refused_with_their_line() {
+        let exemplars = "# TYPE m counter\nm_total{n=\"1\"} 0 # {\"net.http\"=\"abc\"} 1.0\n\
+            d_bucket{le=\"-0.0005\"} 6 # {dummyID=\"6876\"} -0.00062 1.6688084762944589e+09\nd_count 3 # {} 5\n# EOF\n";
+        let names = |text: String| -> Vec<String> {
+            let words = text
+                .split(' ')
+                .filter(|word| word.starts_with("name=") || word.starts_with("value="));
+            words.map(str::to_owned).collect()
+        };
+        assert_eq!(
+            names(metric(exemplars, true)),
+            [
+                "name=m_total",
+                "value=0.0",
+                "name=d_bucket",
+                "value=6.0",
+                "name=d_count",
+                "value=3.0"
+            ]
+        );
+        let help = "# HELP Seek Number of times the \\'lseek\\' function was called.\n# TYPE Seek counter\nSeek 101306368.0\n";
+        assert_eq!(names(metric(help, false)), ["name=Seek", "value=101306368.0"]);
+        let quote = "up 1\ndays{name=\"MacBook 14\" registry R/W\",id=\"218\"} -794\n";
+        assert_eq!(metric(quote, false), "line 2: a comma is missing in its labels\n");
+    }
+
     #[test]
     fn open_metrics_have_units_exemplars_and_an_end() {
         let text = "# TYPE wait_seconds counter\n# UNIT wait_seconds seconds\n\

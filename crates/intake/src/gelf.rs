@@ -175,6 +175,9 @@ fn forget(by_peer: &mut HashMap<IpAddr, usize>, peer: IpAddr) {
 /// Reads one message, compressed or not.
 pub(crate) fn read(message: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
     let StreamOrigin { peer, source } = origin;
+    // Some senders end datagrams as the protocol ends messages over TCP.
+    let message =
+        message.strip_suffix(b"\0").filter(|text| text.ends_with(b"}")).unwrap_or(message);
     if message.trim_ascii().is_empty() {
         return;
     }
@@ -208,14 +211,21 @@ pub(crate) fn read(message: &[u8], origin: StreamOrigin<'_>, builder: &mut Batch
 }
 
 /// Renames fields to the names that the parser knows.
-fn renamed(document: Map<String, Value>) -> Map<String, Value> {
+fn renamed(mut document: Map<String, Value>) -> Map<String, Value> {
+    // Without its short form, the message is the long one.
+    if document.get("short_message").is_none_or(|text| *text == "")
+        && let Some(text) = document.remove("full_message").filter(|text| *text != "")
+    {
+        document.insert("short_message".to_owned(), text);
+    }
     let mut out = Map::new();
     for (key, value) in document {
         let (key, value) = match (key.as_str(), value) {
             ("version" | "host", _) => continue,
             ("short_message", value) => ("message", value),
             ("level", value) => {
-                match value.as_u64().and_then(|level| usize::try_from(level).ok()) {
+                let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+                match number.and_then(|level| usize::try_from(level).ok()) {
                     Some(level) if level < LEVELS.len() => ("level", LEVELS[level].into()),
                     _ => ("level", value),
                 }
@@ -279,6 +289,28 @@ mod tests {
             "#]]
             .assert_eq(&dump(&mut builder));
         }
+    }
+
+    /// mp911de/logstash-gelf#158 (a level in quotes), fluent/fluentd#669 (no short message), and a NUL
+    /// behind a datagram.
+    #[test]
+    fn messages_that_bend_the_specification_are_read() {
+        let mut builder = builder();
+        for message in [
+            &br#"{"host":"web1","timestamp":"1795176000.998","level":"6","_Severity":"INFO"}"#[..],
+            br#"{"version":"1.1","short_message":"","full_message":"a\nb","level":3}"#,
+            b"{\"short_message\":\"c\",\"full_message\":\"\"}\0",
+        ] {
+            read(message, ORIGIN, &mut builder);
+        }
+        expect![[r#"
+            web1 gelf_tcp
+              {"Severity":"INFO","level":"info","timestamp":"1795176000.998"}
+            192.0.2.1 gelf_tcp
+              {"level":"error","message":"a\nb"}
+              {"full_message":"","message":"c"}
+        "#]]
+        .assert_eq(&dump(&mut builder));
     }
 
     /// A chunk `number` of `count`.

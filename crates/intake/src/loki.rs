@@ -407,6 +407,19 @@ mod tests {
         }
     }
 
+    /// grafana/loki#478: seconds instead of nanoseconds.
+    #[test]
+    fn time_in_another_unit_is_the_time_of_arrival() {
+        let mut builder = builder();
+        let body = r#"{"streams":[{"stream":{"job":"a"},"values":[["1795176000","x"]]}]}"#;
+        read_json(body.as_bytes(), "192.0.2.1", &mut builder).expect("a push");
+        let columns = ["ts", "body", "repair", "attrs"];
+        expect![[r#"
+            ts=2026-11-20T12:00:00Z body=x repair=implausible_time attrs={job: a, weir.time: 1970-01-01T00:00:01.795176Z}
+        "#]]
+        .assert_eq(&rows(&mut builder, &columns));
+    }
+
     fn protobuf() -> Vec<u8> {
         let mut time = Vec::new();
         push_key(&mut time, 1, WireType::Varint);

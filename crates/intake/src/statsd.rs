@@ -2,7 +2,10 @@
 //!
 //! From statsd's `docs/metric_types.md` and DogStatsD's datagram reference (tags, several values,
 //! times, events, service checks). weir does not aggregate: SQL does, over any time range. A counter
-//! with a sample rate is scaled up. Events and service checks are rows of `log`.
+//! with a sample rate is scaled up. Tags may also be in the name, as InfluxDB, Librato and SignalFx
+//! have them. Events and service checks are rows of `log`.
+
+use std::borrow::Cow;
 
 use weir_tables::{Log, Metric, Micros};
 
@@ -34,7 +37,7 @@ pub(crate) fn read(datagram: &[u8], peer: &str, builder: &mut BatchBuilder) {
 
 fn samples(line: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), &'static str> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
-    let (name, rest) = text.split_once(':').ok_or("a line is `name:value|type`")?;
+    let (name, rest) = split_name(text).ok_or("a line is `name:value|type`")?;
     let mut parts = rest.split('|');
     let values = parts.next().unwrap_or_default();
     let kind = parts.next().ok_or("a line is `name:value|type`")?;
@@ -52,6 +55,7 @@ fn samples(line: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), &'
             push_tags(tags, &mut labels);
         }
     }
+    let name = push_name_tags(name, &mut labels);
     let host = labels.get("host").unwrap_or(peer).to_owned();
     // All values are checked before the first is kept, because a line is kept completely or not at
     // all.
@@ -67,7 +71,7 @@ fn samples(line: &[u8], peer: &str, builder: &mut BatchBuilder) -> Result<(), &'
         builder.metric_row(&Metric {
             ts,
             host: &host,
-            name,
+            name: &name,
             labels: &labels,
             value: Some(value),
             kind: Some(kind),
@@ -84,6 +88,40 @@ fn push_tags<'a>(tags: &'a str, labels: &mut Attrs<'a>) {
         let (key, value) = tag.split_once(':').unwrap_or((tag, "true"));
         labels.push(key, value);
     }
+}
+
+/// Name and rest of a line: tags in the name may have colons, values have none before their type.
+fn split_name(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once(':')?;
+    let mark = name.find(NAME_TAGS).filter(|at| name[*at..].contains('='));
+    let Some(mark) = mark else { return Some((name, rest)) };
+    let head = &text[..text.find('|')?];
+    let end = match head.get(mark..)?.strip_prefix('[').and_then(|tags| tags.find(']')) {
+        Some(close) => mark + 1 + close + head[mark + 1 + close..].find(':')?,
+        None => head.rfind(':')?,
+    };
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// Marks before the tags in a name: InfluxDB's `name,a=b`, Librato's `name#a=b`, SignalFx's
+/// `name[a=b]more`.
+const NAME_TAGS: [char; 3] = [',', '#', '['];
+
+/// The name without tags in it, which become labels.
+fn push_name_tags<'a>(name: &'a str, labels: &mut Attrs<'a>) -> Cow<'a, str> {
+    let Some(mark) = name.find(NAME_TAGS).filter(|at| name[*at..].contains('=')) else {
+        return Cow::Borrowed(name);
+    };
+    let (front, tags) = (&name[..mark], &name[mark + 1..]);
+    let (tags, behind) = match name[mark..].starts_with('[').then(|| tags.split_once(']')) {
+        Some(Some(parts)) => parts,
+        _ => (tags, ""),
+    };
+    for tag in tags.split(',').filter(|tag| !tag.is_empty()) {
+        let (key, value) = tag.split_once('=').unwrap_or((tag, "true"));
+        labels.push(key, value);
+    }
+    if behind.is_empty() { Cow::Borrowed(front) } else { Cow::Owned(format!("{front}{behind}")) }
 }
 
 fn unix_seconds(text: &str) -> Result<Micros, &'static str> {
@@ -284,11 +322,38 @@ mod tests {
         assert_eq!(rows_of(&batches, "reject").rows.num_rows(), 4);
     }
 
+    /// prometheus/statsd_exporter#267 and #268, domnikl/statsd-php#73, influxdata/telegraf#7795 and
+    /// #17480, sivy/node-statsd#53: tags of all styles.
+    #[test]
+    fn tags_in_the_name_are_labels() {
+        let mut builder = builder();
+        let datagram = b"cpu.load,host=web1,region=us-west:2.5|g\nhits#path=/a,x=1:0|c\nm[a=b,c]ore:1:2|h\nu,url=http://a:80/b:7|c\n\
+            http.200:1|c|@1.0|#method:GET,env:dev\nexample:15|c|#a\nodd,name:1|c\n_sc|jmxfetch-config.can_connect|0\n";
+        read(datagram, "192.0.2.1", &mut builder);
+        let batches = builder.own_rows();
+        expect![[r#"
+            host=web1 name=cpu.load value=2.5 kind=gauge labels={host: web1, region: us-west}
+            host=192.0.2.1 name=hits value=0.0 kind=delta labels={path: /a, x: 1}
+            host=192.0.2.1 name=more value=1.0 kind=sample labels={a: b, c: true}
+            host=192.0.2.1 name=more value=2.0 kind=sample labels={a: b, c: true}
+            host=192.0.2.1 name=u value=7.0 kind=delta labels={url: http://a:80/b}
+            host=192.0.2.1 name=http.200 value=1.0 kind=delta labels={method: GET, env: dev}
+            host=192.0.2.1 name=example value=15.0 kind=delta labels={a: true}
+            host=192.0.2.1 name=odd,name value=1.0 kind=delta labels={}
+        "#]]
+        .assert_eq(&texts(
+            rows_of(&batches, "metric"),
+            &["host", "name", "value", "kind", "labels"],
+        ));
+        assert_eq!(rows_of(&batches, "log").rows.num_rows(), 1);
+        assert_eq!(batches.len(), 2);
+    }
+
     #[test]
     fn any_bytes_are_read_or_rejected() {
         arbtest::arbtest(|u| {
             let bytes =
-                mangled(u, b"a:1|c|@0.5|#b:c\nd:2:3|ms\ne:f|s|T5\n_e{1,1}:a|b|h:c\n_sc|a|1|m:b")?;
+                mangled(u, b"a:1|c|@0.5|#b:c\ng,h=i:j[k=l]m#n=o:4|g\nd:2:3|ms\ne:f|s|T5\n_e{1,1}:a|b|h:c\n_sc|a|1|m:b")?;
             read(&bytes, "p", &mut builder());
             Ok(())
         });

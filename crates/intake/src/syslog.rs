@@ -208,6 +208,11 @@ fn too_long(bytes: &[u8], discarded: usize, origin: StreamOrigin<'_>, builder: &
 /// Reads one frame or datagram. Ignores blank ones.
 pub(crate) fn frame(frame: &[u8], origin: StreamOrigin<'_>, builder: &mut BatchBuilder) {
     let StreamOrigin { peer, source } = origin;
+    // `logger --octet-count` counts datagrams as well.
+    let frame = match frame_start(frame) {
+        FrameStart::Counted(head, count) if frame.len() == head + count => &frame[head..],
+        _ => frame,
+    };
     let frame = frame.trim_ascii_end();
     let frame = frame.strip_suffix(b"\0").unwrap_or(frame).trim_ascii_end();
     if frame.is_empty() {
@@ -270,6 +275,29 @@ mod tests {
                   <13>ab
                 web3 syslog_tcp
                   <13>2026-11-20T12:00:00.1+01:00 web3 app: c
+            "#]],
+        );
+    }
+
+    /// util-linux/util-linux#210: `logger --octet-count` over UDP. fluent/fluentd#1679 and
+    /// vectordotdev/vector#2690 over TCP, also without a line end between frames.
+    #[test]
+    fn count_before_a_frame_is_no_text() {
+        let frame_text = "<14>1 2026-11-20T12:00:00.000000+01:00 zc4430 kernel - - - Link is Down";
+        let counted = format!("{} {frame_text}", frame_text.len());
+        let mut builder = builder();
+        frame(counted.as_bytes(), ORIGIN, &mut builder);
+        frame(format!("{counted}!").as_bytes(), ORIGIN, &mut builder);
+        let expected =
+            format!("zc4430 syslog_tcp\n  {frame_text}\n192.0.2.1 syslog_tcp\n  {counted}!\n");
+        assert_eq!(dump(&mut builder), expected);
+        check(
+            &[counted.as_bytes(), format!("{counted}\n{counted}").as_bytes()],
+            &expect![[r#"
+                zc4430 syslog_tcp
+                  <14>1 2026-11-20T12:00:00.000000+01:00 zc4430 kernel - - - Link is Down
+                  <14>1 2026-11-20T12:00:00.000000+01:00 zc4430 kernel - - - Link is Down
+                  <14>1 2026-11-20T12:00:00.000000+01:00 zc4430 kernel - - - Link is Down
             "#]],
         );
     }

@@ -209,8 +209,9 @@ impl CertificateProber {
         let trust = self.trust.get_or_insert_with(TrustJudge::of_system);
         let seconds = u64::try_from(now.0 / 1_000_000).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let end = trust.trusted_until(&chain, &target.server_name, now);
         let trust = trust.judge(&chain, &target.server_name, now);
-        Ok(CertificateSummary { trust, ..summary(&chain)? })
+        Ok(CertificateSummary { trust, ..summary(&chain)?.with_trust_end(end) })
     }
 }
 
@@ -225,17 +226,32 @@ fn reachable(address: &str) -> io::Result<IpAddr> {
 }
 
 /// Fields of a certificate, and the earliest expiry of the rest of its chain.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CertificateSummary {
     not_before: Micros,
     pub(crate) not_after: Micros,
     subject: String,
     pub(crate) issuer: String,
     digest: String,
+    /// Ends of the other certificates that the server sent.
+    chain_ends: Vec<Micros>,
+    /// The earliest of them; of a trusted chain the earliest that it needs.
     pub(crate) chain_not_after: Option<Micros>,
     pub(crate) names: String,
     chain_length: i64,
     trust: Option<&'static str>,
+}
+
+impl CertificateSummary {
+    /// Without the ends of certificates that a trusted chain does not need; `end` in seconds since
+    /// 1970.
+    pub(crate) fn with_trust_end(mut self, end: Option<i64>) -> Self {
+        if let Some(end) = end.map(micros) {
+            let needed = self.chain_ends.iter().filter(|at| **at >= end.min(self.not_after));
+            self.chain_not_after = needed.min().copied();
+        }
+        self
+    }
 }
 
 pub(crate) fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSummary> {
@@ -244,6 +260,7 @@ pub(crate) fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSum
     };
     let certificate = parsed(first)?;
     let ends = rest.iter().filter_map(|der| Some(ends(&parsed(der).ok()?)));
+    let chain_ends: Vec<Micros> = ends.collect();
     let mut digest = SipHasher24::new();
     digest.write(first);
     Ok(CertificateSummary {
@@ -252,7 +269,8 @@ pub(crate) fn summary(chain: &[CertificateDer<'_>]) -> io::Result<CertificateSum
         subject: certificate.subject().to_string(),
         issuer: certificate.issuer().to_string(),
         digest: format!("{:032x}", digest.finish128().as_u128()),
-        chain_not_after: ends.min(),
+        chain_not_after: chain_ends.iter().min().copied(),
+        chain_ends,
         names: crate::trust::names(&certificate),
         chain_length: i64::try_from(chain.len()).unwrap_or(i64::MAX),
         trust: None,

@@ -4,6 +4,7 @@
 //! the certificates that were sent count here, so a chain that "works in the browser" can fail.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -68,6 +69,30 @@ impl TrustJudge {
             Error::InvalidCertificate(error) => word(&error, &shown, rest, now),
             _ => "invalid",
         })
+    }
+}
+
+impl TrustJudge {
+    /// When a chain that is trusted now is no longer, in seconds since 1970: certificates that were
+    /// sent without need, such as a cross-signed root whose issuer expired, do not end it. `None` for
+    /// a chain that is not trusted.
+    pub(super) fn trusted_until(
+        &self,
+        chain: &[CertificateDer<'_>],
+        server_name: &str,
+        now: UnixTime,
+    ) -> Option<i64> {
+        let is_trusted = |at| self.judge(chain, server_name, at) == Some("trusted");
+        if !is_trusted(now) {
+            return None;
+        }
+        let ends = chain.iter().filter_map(parsed);
+        let mut ends: Vec<i64> = ends.map(|one| one.validity().not_after.timestamp()).collect();
+        ends.sort_unstable();
+        let later = ends.into_iter().filter_map(|end| Some((end, u64::try_from(end).ok()?)));
+        let mut later = later.filter(|(_, seconds)| *seconds >= now.as_secs());
+        let after = |seconds: u64| UnixTime::since_unix_epoch(Duration::from_secs(seconds + 1));
+        later.find(|(_, seconds)| !is_trusted(after(*seconds))).map(|(end, _)| end)
     }
 }
 
@@ -166,7 +191,6 @@ pub(super) fn names(certificate: &X509Certificate<'_>) -> String {
 mod tests {
     use std::path::Path;
     use std::process::Command;
-    use std::time::Duration;
 
     use rustls::pki_types::pem::PemObject as _;
 
@@ -190,24 +214,68 @@ mod tests {
           -set_serial $4 -extfile $1.ext -out $1.pem; }
         sign mid root 20 7
         sign leaf mid 10 8
+        # The root's key, signed by another root as well: valid for a day.
+        printf 'basicConstraints=critical,CA:TRUE\n' > cross.ext
+        openssl req -new -key root.key -subj /CN=root | openssl x509 -req -CA other.pem -CAkey other.key \
+          -days 1 -set_serial 9 -extfile cross.ext -out cross.pem
     "#;
 
     fn pem(dir: &Path, name: &str) -> CertificateDer<'static> {
         CertificateDer::from_pem_file(dir.join(format!("{name}.pem"))).unwrap()
     }
 
-    #[test]
-    fn chain_is_judged_by_what_was_sent() {
+    /// A directory with the certificates of [`SCRIPT`], and a time a minute after they were made.
+    fn made() -> Option<(tempfile::TempDir, Duration)> {
         let dir = tempfile::tempdir().unwrap();
         let made = Command::new("sh").args(["-c", SCRIPT]).current_dir(dir.path()).output();
         let Ok(made) = made else {
             eprintln!("skipped: openssl is missing (apt-get install openssl)");
-            return;
+            return None;
         };
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let judge = TrustJudge::new(vec![pem(dir.path(), "root")]);
         let now = std::fs::metadata(dir.path().join("leaf.pem")).unwrap().modified().unwrap();
         let now = now.duration_since(std::time::UNIX_EPOCH).unwrap() + Duration::from_secs(60);
+        Some((dir, now))
+    }
+
+    /// ipxe/ipxe#606, xmpp-observatory/xmppoke#10: a server sends a cross-signed root whose other
+    /// issuer expired, and a monitor reports a certificate that all clients trust.
+    #[test]
+    fn certificate_that_no_client_needs_does_not_end_the_trust() {
+        let Some((dir, now)) = made() else { return };
+        let judge = TrustJudge::new(vec![pem(dir.path(), "root")]);
+        let chain = |names: &[&str]| -> Vec<CertificateDer<'static>> {
+            names.iter().map(|name| pem(dir.path(), name)).collect()
+        };
+        let day = Duration::from_secs(86_400);
+        let until = |names: &[&str], later: Duration| {
+            let at = UnixTime::since_unix_epoch(now + later);
+            let end = judge.trusted_until(&chain(names), "shop.example", at)?;
+            let left = u64::try_from(end).unwrap() - now.as_secs();
+            Some((left + 43_200) / 86_400)
+        };
+        assert_eq!(until(&["leaf", "mid"], Duration::ZERO), Some(10));
+        assert_eq!(until(&["leaf", "mid", "cross"], Duration::ZERO), Some(10));
+        assert_eq!(until(&["leaf", "mid", "cross"], 2 * day), Some(10));
+        assert_eq!(until(&["leaf", "mid"], 11 * day), None);
+        // A client that has only the other root needs the cross-signed one.
+        let judge = TrustJudge::new(vec![pem(dir.path(), "other")]);
+        let full = chain(&["leaf", "mid", "cross"]);
+        let at = UnixTime::since_unix_epoch(now);
+        let end = judge.trusted_until(&full, "shop.example", at).unwrap();
+        assert!(u64::try_from(end).unwrap() < now.as_secs() + 2 * 86_400);
+        let summary = crate::certificate::summary(&full).unwrap();
+        let kept = |end| summary.clone().with_trust_end(end).chain_not_after.map(|at| at.0);
+        assert_eq!(kept(Some(end)), Some(end * 1_000_000), "it is what ends the trust");
+        let leaf_end = summary.not_after.0 / 1_000_000;
+        let later = kept(Some(leaf_end)).unwrap();
+        assert!(later > summary.not_after.0, "the intermediate's, not the cross-signed root's");
+    }
+
+    #[test]
+    fn chain_is_judged_by_what_was_sent() {
+        let Some((dir, now)) = made() else { return };
+        let judge = TrustJudge::new(vec![pem(dir.path(), "root")]);
         let day = Duration::from_secs(86_400);
         let check = |names: &[&str], server_name: &str, later: Duration| {
             let chain: Vec<_> = names.iter().map(|name| pem(dir.path(), name)).collect();

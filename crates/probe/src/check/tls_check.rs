@@ -65,6 +65,7 @@ impl TlsCheck {
         let seconds = u64::try_from(now.0 / 1_000_000).unwrap_or_default();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let trust = judge.judge(&chain, &self.server_name, at);
+        let summary = summary.with_trust_end(judge.trusted_until(&chain, &self.server_name, at));
         let ends =
             summary.chain_not_after.map_or(summary.not_after, |chain| chain.min(summary.not_after));
         let days = ends.seconds_since(now) / DAY_SECONDS;

@@ -20,7 +20,7 @@ table! {
     12 served_subject: OptText = "Its subject; NULL as above.";
     13 served_issuer: OptText = "Its issuer; NULL as above.";
     14 served_digest: OptText = "A short digest of the certificate, to compare two certificates; NULL as above.";
-    15 chain_not_after: OptTime = "Earliest expiry among the other certificates of the served chain; NULL when there are none.";
+    15 chain_not_after: OptTime = "Earliest expiry among the other certificates of the served chain, of a trusted chain among the ones that it needs; NULL when there are none.";
     16 file_not_after: OptTime = "When the file's first certificate expires; NULL when the file could not be read.";
     17 file_digest: OptText = "Digest of the file's first certificate; NULL as above.";
     18 file_modified_ts: OptTime = "When the file was last written; NULL as above.";

@@ -13,6 +13,17 @@ fn entry(pod: usize, number: u32) -> String {
     format!("2026-11-20T12:00:00.{number:09}Z stdout F {pod} {number}\n")
 }
 
+/// A piece of an entry whose end follows.
+fn piece(pod: usize, number: u32) -> String {
+    entry(pod, number).replace(" F ", " P ")
+}
+
+/// The log of a pod; some containers are restarted in the fourth round.
+fn live_log(pod: usize, round: u32) -> String {
+    let start = if pod % 50 == 7 { round / 4 } else { 0 };
+    format!("pods/shop_web-{pod}_{pod}/app/{start}.log")
+}
+
 /// An entry of Docker.
 fn docker_line(number: u32) -> String {
     format!("{{\"log\":\"{number}\\n\",\"stream\":\"stdout\"}}\n")
@@ -29,7 +40,8 @@ fn compress(bench: &TailBench, name: &str) {
 
 /// The kubelet renames the log with a time, compresses the part before, and the container continues
 /// in a new file. kubernetes/kubelet#51 and kubernetes/kubernetes#91765: parts that are compressed at
-/// once, and a container that restarts repeatedly.
+/// once, and a container that restarts repeatedly. Some entries are pieces, and some lines are read
+/// when half of them is written.
 #[test]
 fn every_line_of_200_pods_is_read_once_over_rotations_and_restarts() {
     let seed = fastrand::u64(..);
@@ -40,13 +52,13 @@ fn every_line_of_200_pods_is_read_once_over_rotations_and_restarts() {
     let mut number = 0;
     for round in 0..6 {
         for pod in 0..PODS {
-            let directory = format!("pods/shop_web-{pod}_{pod}/app");
-            fs::create_dir_all(bench.path(&directory)).unwrap();
-            let live = format!("{directory}/{}.log", if pod % 50 == 7 { round / 4 } else { 0 });
+            let live = live_log(pod, round);
+            fs::create_dir_all(bench.path(&live).parent().unwrap()).unwrap();
             // A part that was rotated before the first contact is history, and is left out.
             for _ in 0..random.u32(u32::from(round == 0)..5) {
                 number += 1;
-                let line = entry(pod, number);
+                let is_piece = random.u32(0..6) == 0;
+                let line = if is_piece { piece(pod, number) } else { entry(pod, number) };
                 bench.append(&live, &line);
                 expected.push(line.trim_end().to_owned());
             }
@@ -60,9 +72,23 @@ fn every_line_of_200_pods_is_read_once_over_rotations_and_restarts() {
                 }
             }
         }
+        // Lines of which a reader sees a part first, once before a restart.
+        let mut halves = Vec::new();
+        for pod in (0..PODS).step_by(9) {
+            number += 1;
+            let (live, line) = (live_log(pod, round), entry(pod, number));
+            bench.append(&live, &line[..20]);
+            halves.push((live, line));
+        }
         bench.tick();
+        bench.run(u64::from(round == 3));
         if round == 3 {
             bench.restart();
+        }
+        bench.run(1);
+        for (live, line) in halves {
+            bench.append(&live, &line[20..]);
+            expected.push(line.trim_end().to_owned());
         }
         bench.run(6);
     }

@@ -301,3 +301,26 @@ fn settings_are_checked() {
     let error = open.open("smtp").unwrap_err().to_string();
     assert!(error.contains("in the clear"), "{error}");
 }
+
+/// prometheus/alertmanager#3496, grafana/grafana#16651, influxdata/kapacitor#1463: of several
+/// addresses in one mail one is refused, and the others get none.
+#[tokio::test]
+async fn each_person_has_a_mail_with_one_address() {
+    let double = SmtpDouble::start(SmtpScript::default());
+    let receiver = clear(&double);
+    for address in ["ada@example.org", "bo@example.org"] {
+        let mut sample = message(NoticeKind::Page);
+        sample.notice.address = Some(address.to_owned());
+        receiver.send(&sample).await.unwrap();
+    }
+    let commands = double.commands();
+    let named = commands.iter().filter(|command| command.starts_with("RCPT"));
+    let named: Vec<&String> = named.collect();
+    assert_eq!(named.len(), 2, "{commands:?}");
+    assert!(named[0].contains("ada@") && named[1].contains("bo@"), "{named:?}");
+    let mut several = settings(double.port, "none");
+    several.pairs.retain(|(key, _)| key != "to");
+    several.pairs.push(("to".to_owned(), "ada@example.org, bo@example.org".to_owned()));
+    let error = several.open("smtp").unwrap_err();
+    assert!(matches!(&error, SettingError::Wrong { key: "to", .. }), "{error}");
+}
