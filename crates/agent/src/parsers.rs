@@ -74,7 +74,7 @@ pub fn read_dir(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
 pub fn head(path: &str) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut head = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
+    let file = weir_access::open(Path::new(path)).ok()?;
     file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
     Some(head)
 }
@@ -82,7 +82,7 @@ pub fn head(path: &str) -> Option<Vec<u8>> {
 /// The first line of a file, for formats whose first line names the values.
 pub fn first_line(path: &str) -> Option<String> {
     use std::io::{BufRead, BufReader, Read};
-    let file = std::fs::File::open(path).ok()?;
+    let file = weir_access::open(Path::new(path)).ok()?;
     let mut line = String::new();
     BufReader::new(file.take(MAX_HEADER_BYTES)).read_line(&mut line).ok()?;
     line.ends_with('\n').then_some(line)

@@ -17,7 +17,7 @@ const LINE_BYTES: u64 = 64 << 10;
 /// The newest whole line of a file that begins with `mark` and ends before the offset `end`, with
 /// its line end, among the last 64 MiB before `end`. `None` without one, or if the file is unreadable.
 pub fn earlier_line(path: &Path, mark: &str, end: u64) -> Option<Vec<u8>> {
-    let file = File::open(path).ok()?;
+    let file = weir_access::open(path).ok()?;
     let finder = memmem::FinderRev::new(mark.as_bytes());
     let (mut to, first) = (end, end.saturating_sub(SEARCHED_BYTES));
     while to > first {
