@@ -107,7 +107,7 @@ fn php_traces_join_the_line_that_reports_them() {
             "PHP Notice:  x in /a.php on line 1\n===\nPHP Fatal error:  Uncaught Exception: first in /app/a.php:3\nStack trace:\n\
              #0 /app/a.php(7): f()\n#1 {{main}}\n\nNext RuntimeException: second in /app/a.php:9\nStack trace:\n#0 {{main}}\n  thrown in /app/a.php on line 3\n===\n\
              [2026-11-27 10:00:00] production.ERROR: x {{\"exception\":\"[object] (Exception(code: 0): x at /a.php:3)\n[stacktrace]\n#0 /app/b.php(1): g()\n#1 {{main}}\n\"}} \n===\n\
-             [2026-11-27 10:00:01] production.INFO: next\n===\n{fpm} \"EXCPT_START: /a.php:61\"\n{fpm} \" #0 /a.php(39): c()\"\n{fpm} \"#1 /b.php(93): d()\"\n===\n\
+             [2026-11-27 10:00:01] production.INFO: next\n===\n{fpm} \"TRACE_START: /a.php:61\"\n{fpm} \" #0 /a.php(39): c()\"\n{fpm} \"#1 /b.php(93): d()\"\n===\n\
              {fpm} \"other\"\n"
         ),
     );
