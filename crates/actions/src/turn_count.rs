@@ -29,7 +29,7 @@ impl TurnCount {
     /// Counts by the local clock; `shift` is in seconds.
     pub(crate) fn new(start: DateTime, shift: i64, hours: &WeeklyHours) -> Self {
         let every = Self { before: vec![0], per_period: 1 };
-        let count = WEEK / gcd(WEEK, shift);
+        let count = WEEK / common_divisor((WEEK, shift));
         if hours.is_empty() || shift >= WEEK || count > SHIFTS_MAX {
             return every;
         }
@@ -71,8 +71,11 @@ fn is_turn((from, to): (i64, i64), spans: &[(i64, i64)]) -> bool {
     2 * all >= to - from || spans.iter().any(|span| 2 * shared(span) >= span.1 - span.0)
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+fn common_divisor(mut pair: (i64, i64)) -> i64 {
+    while pair.1 != 0 {
+        pair = (pair.1, pair.0 % pair.1);
+    }
+    pair.0
 }
 
 #[cfg(test)]

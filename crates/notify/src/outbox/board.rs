@@ -128,7 +128,7 @@ impl Board {
         (is_changed, unreadable)
     }
 
-    pub(super) fn lanes_of<'a>(
+    pub(crate) fn lanes_of<'a>(
         &'a self,
         receiver: &'a str,
     ) -> impl Iterator<Item = (&'a LaneKey, &'a Lane)> {
