@@ -199,7 +199,6 @@ built_in! {
     "check.failing",
     "check.stale",
     "weir.output_lag",
-    "notify.failing",
     "weir.store_damaged",
     "traffic.unusual",
     "weir.threshold_off",

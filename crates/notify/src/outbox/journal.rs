@@ -133,10 +133,7 @@ impl LedgerWork<'_> {
         Ok(unreadable)
     }
 
-    pub(super) fn load_thread(
-        &mut self,
-        key: &LaneKey,
-    ) -> Result<(ThreadRecord, i64), LedgerError> {
+    fn load_thread(&mut self, key: &LaneKey) -> Result<(ThreadRecord, i64), LedgerError> {
         let document = self.ledger.get(THREAD_KIND, &key.document_key())?;
         let thread = document.as_ref().map(ThreadRecord::parse).unwrap_or_default();
         let version = document.map_or(0, |document| document.version);
@@ -180,9 +177,6 @@ impl LedgerWork<'_> {
 
     /// Takes one receiver's notices forward.
     pub(crate) fn advance(&mut self, name: &str, may_send: bool) -> Result<Advance, LedgerError> {
-        if may_send {
-            self.fold(name)?;
-        }
         for _ in 0..STEPS_MAX {
             let Some((key, _)) = self.board.steps(name, may_send, self.now).into_iter().next()
             else {
@@ -369,10 +363,7 @@ impl LedgerWork<'_> {
         let (before, version) = self.load_thread(&key)?;
         let mut thread = before.clone();
         let mut targets = Vec::new();
-        let lane = self.board.lane(&key);
-        let is_needed = notice.kind != NoticeKind::Page
-            || lane.is_none_or(|lane| !lane.is_overtaken(notice, self.now));
-        let fallback = notice.fallbacks.first().filter(|_| falls_back && is_needed);
+        let fallback = notice.fallbacks.first().filter(|_| falls_back);
         if let Some(target) = fallback {
             targets.push(target.clone());
             if !thread.moved_to.contains(target) {
@@ -408,12 +399,7 @@ impl LedgerWork<'_> {
         record.is_repeat && receiver.is_some_and(|receiver| !receiver.is_idempotent())
     }
 
-    pub(super) fn report(
-        &mut self,
-        record: &NoticeRecord,
-        state: NoticeState,
-        latency_seconds: Option<f64>,
-    ) {
+    fn report(&mut self, record: &NoticeRecord, state: NoticeState, latency_seconds: Option<f64>) {
         let is_repeat = self.is_marked(record);
         self.reports.push(NoticeChange {
             notice: record.notice.clone(),

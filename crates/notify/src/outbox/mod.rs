@@ -20,7 +20,6 @@ mod attempt;
 mod board;
 mod context;
 mod dispatch;
-mod fold;
 mod journal;
 mod lane;
 mod pace;
@@ -32,8 +31,6 @@ mod status;
 mod crash_tests;
 #[cfg(test)]
 mod doubles;
-#[cfg(test)]
-mod fold_tests;
 #[cfg(test)]
 mod kill_tests;
 #[cfg(test)]

@@ -252,15 +252,6 @@ impl ThreadRecord {
         }
     }
 
-    /// Enters a message that a digest has.
-    pub(crate) fn note_folded(&mut self, notice: &Notice) {
-        self.is_reached = true;
-        if self.last.is_none_or(|(last, _)| last <= notice.order) {
-            self.last = Some((notice.order, notice.kind));
-            self.is_resolved = notice.kind == NoticeKind::Resolved;
-        }
-    }
-
     /// Whether a later message of the lane makes this one pointless. A mail does not stand in for
     /// a page.
     pub(crate) fn is_past(&self, notice: &Notice) -> bool {
