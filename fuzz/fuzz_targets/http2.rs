@@ -45,6 +45,8 @@ fn report(segments: &[Segment<'_>], size: usize) -> Report {
                 flags: Flags::ACK,
                 window: 500,
                 window_scale: None,
+                segment_bytes_max: None,
+                is_join: false,
                 timestamps: None,
                 sack_blocks: 0,
                 dsack: None,

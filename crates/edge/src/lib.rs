@@ -31,7 +31,6 @@ mod upstream;
 mod worker;
 
 pub use acme::settings::{AcmeChallenge, AcmeDirectory, AcmeNames, AcmeSettings};
-pub use admin::haproxy::{Haproxy, HaproxyChange, HaproxyOrder, HaproxyServer};
 pub use admin::state::{
     BackendState, CertificateState, EdgeState, LearntBackend, LearntState, ListenerState,
 };

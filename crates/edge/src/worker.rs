@@ -21,7 +21,7 @@ use crate::live::LiveConfig;
 use crate::pool::backend::{Backend, HealthState};
 use crate::pool::{RandomBits, ResponseHistory};
 use crate::record::RowRecorder;
-use crate::settings::UpstreamSettings;
+use crate::settings::{Limits, UpstreamSettings};
 use crate::shared::SharedState;
 use crate::time::{MonoTime, Nanos, coarse_now, set_coarse};
 use crate::upstream::Upstream;
@@ -313,8 +313,11 @@ fn judge(
     ending: Option<Nanos>,
 ) -> SweepVerdict {
     let limits = &live.settings.limits;
-    if !matches!(conn.verdict(), SweepVerdict::None | SweepVerdict::Park) {
-        return SweepVerdict::None;
+    let idle = Nanos::from(limits.idle_of(conn.listener.settings.address));
+    match conn.verdict() {
+        SweepVerdict::None | SweepVerdict::Park => {}
+        SweepVerdict::Close if conn.is_h2 => return judge_closing(conn, limits, now, idle),
+        _ => return SweepVerdict::None,
     }
     // HTTP/2 can refuse new requests while those in progress continue.
     if ending.is_some() && conn.is_h2 {
@@ -323,7 +326,6 @@ fn judge(
     let age = now.since(conn.since());
     match conn.phase() {
         ConnectionPhase::Idle | ConnectionPhase::Parked => {
-            let idle = Nanos::from(limits.idle_of(conn.listener.settings.address));
             if age >= ending.map_or(idle, |ending| ending.min(idle)) {
                 SweepVerdict::Close
             } else if conn.phase() == ConnectionPhase::Idle && age > PARK_AFTER && !conn.is_h2 {
@@ -343,6 +345,19 @@ fn judge(
             }
         }
         _ => SweepVerdict::None,
+    }
+}
+
+/// Judges a connection of HTTP/2 that is to close, for which hyper waits: until the client begins to speak
+/// HTTP/2, and acknowledges the end. Some clients do neither.
+fn judge_closing(conn: &ClientState, limits: &Limits, now: MonoTime, idle: Nanos) -> SweepVerdict {
+    let since = match conn.phase() {
+        ConnectionPhase::Idle => Some(conn.since() + idle),
+        _ => conn.stuck_since(),
+    };
+    match is_longer(now, since, limits.client_pause) {
+        true => SweepVerdict::SlowClient,
+        false => SweepVerdict::None,
     }
 }
 

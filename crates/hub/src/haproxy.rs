@@ -8,9 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_agent_core::edge::edge_failure;
-use weir_edge::{Haproxy, HaproxyOrder, HaproxyServer};
-use weir_process::failure::Failure;
+use weir_haproxy::{Haproxy, HaproxyError, HaproxyOrder, HaproxyServer};
+use weir_process::failure::{EXIT_CONFIG, Failure};
 
 use crate::server::{Grant, Refusal, SharedApp, require_json};
 
@@ -74,7 +73,7 @@ pub(crate) async fn order(
     let order = wish(&asked)?;
     apart(move || {
         let told = Haproxy::new(&asked.socket).order(&asked.server, order);
-        let change = told.map_err(edge_failure)?;
+        let change = told.map_err(haproxy_failure)?;
         tracing::info!("the HAProxy at `{}` has changed by request: {change}", asked.socket);
         Ok(Json(json!({"change": change.to_string(), "server": server(&change.after)})))
     })
@@ -92,6 +91,11 @@ fn wish(asked: &OrderRequest) -> Result<HaproxyOrder, Refusal> {
                 .hint("`order` is drain, maint or ready, or weight with a `weight`"))
         }
     }
+}
+
+/// The error as one of the program.
+pub fn haproxy_failure(error: HaproxyError) -> Failure {
+    Failure::new(error.message).hint(error.hint.unwrap_or_default()).code(EXIT_CONFIG)
 }
 
 /// A server as JSON.

@@ -3,9 +3,8 @@
 pub(crate) mod args;
 
 use serde_json::{Value, json};
-use weir_agent_core::edge::edge_failure;
-use weir_edge::{EdgeError, Haproxy, HaproxyOrder, HaproxyServer};
-use weir_hub::haproxy::server;
+use weir_haproxy::{Haproxy, HaproxyError, HaproxyOrder, HaproxyServer};
+use weir_hub::haproxy::{haproxy_failure, server};
 use weir_process::failure::{EXIT_CONFIG, Failure};
 use weir_process::terminal::{Paint, say};
 
@@ -47,8 +46,8 @@ fn only(named: Option<&String>, configured: &[String]) -> Result<String, Failure
     }
 }
 
-fn failed(error: EdgeError) -> Failure {
-    edge_failure(error).code(1)
+fn failed(error: HaproxyError) -> Failure {
+    haproxy_failure(error).code(1)
 }
 
 fn tell(socket: &str, order: HaproxyOrder, server: &str, is_dry_run: bool) -> Result<(), Failure> {

@@ -82,8 +82,8 @@ fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &
     elements.filter(|element| !element.is_empty()).take(HOPS_MAX)
 }
 
-/// The elements of a line, last first. One that is not text is [`UNREADABLE`], and the first one of
-/// those that matter: a client must not hide what a proxy appends to its line.
+/// The elements of a line, last first, up to the last one that is not text, which is [`UNREADABLE`].
+/// A client can send such bytes; they must not hide the address that a proxy appends.
 fn elements(line: &HeaderValue) -> impl Iterator<Item = &str> {
     let bytes = line.as_bytes();
     let is_text = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
@@ -270,8 +270,8 @@ mod tests {
         client_of(&headers, peer, &trusted).map(|client| (client.text, client.scheme))
     }
 
-    /// dotnet/aspnetcore#36537, xorbitsai/xagent#1185: a client sends text of its own, and a proxy appends to
-    /// the same line.
+    /// dotnet/aspnetcore#36537, xorbitsai/xagent#1185: a client sends the header, and a proxy appends to the
+    /// same line.
     #[test]
     fn what_a_client_sends_hides_nothing_that_a_proxy_appends() {
         let (list, forwarded) = ("x-forwarded-for", "forwarded");

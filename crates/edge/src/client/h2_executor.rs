@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use http::Response;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Response};
 
 use crate::client::h2_stream::StreamState;
 use crate::client::service::ResponseFuture;
@@ -69,16 +70,29 @@ impl<F> Drop for StreamTask<F> {
 pub(crate) struct StreamResponse {
     pub(crate) response: ResponseFuture,
     pub(crate) state: Rc<StreamState>,
+    pub(crate) is_head: bool,
 }
 
 impl Future for StreamResponse {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let poll = Pin::new(&mut self.response).poll(cx);
-        if poll.is_ready() {
+        let mut poll = Pin::new(&mut self.response).poll(cx);
+        if let Poll::Ready(Ok(response)) = &mut poll {
             self.state.hand_over();
+            if self.is_head {
+                drop_own_body(response);
+            }
         }
         poll
+    }
+}
+
+/// Leaves the length of the edge's own body, which an answer to HEAD has not. Over HTTP/1.1, hyper does.
+fn drop_own_body(response: &mut Response<ResponseBody>) {
+    if let ResponseBody::Own(own) = response.body_mut()
+        && let Some(bytes) = own.take()
+    {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     }
 }

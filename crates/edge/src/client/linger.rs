@@ -22,16 +22,17 @@ pub(crate) async fn close(io: ClientIo) {
     let _ = tokio::time::timeout(TIME_MAX, drain(io)).await;
 }
 
-async fn drain(io: ClientIo) {
-    let closed = match io.stream {
-        ClientStream::Plain(mut stream) => stream.shutdown().await.map(|()| stream),
-        ClientStream::Tls(mut stream) => match stream.shutdown().await {
-            // What follows is dropped, so it is read from the socket without decryption.
-            Ok(()) => Ok(stream.into_inner().0),
-            Err(error) => Err(error),
-        },
+async fn drain(mut io: ClientIo) {
+    let closed = match &mut io.stream {
+        ClientStream::Plain(stream) => stream.shutdown().await,
+        ClientStream::Tls(stream) => stream.shutdown().await,
     };
-    let Ok(mut stream) = closed else { return };
+    let stream = match &mut io.stream {
+        _ if closed.is_err() => return,
+        ClientStream::Plain(stream) => stream,
+        // What follows is dropped, so it is read from the socket without decryption.
+        ClientStream::Tls(stream) => stream.get_mut().0,
+    };
     let (mut buffer, mut left) = (vec![0; BUFFER_BYTES], BYTES_MAX);
     while left > 0 {
         let Ok(Ok(count)) = tokio::time::timeout(PAUSE_MAX, stream.read(&mut buffer)).await else {

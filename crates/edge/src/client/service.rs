@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use crate::beacon;
 use crate::client::h2_stream::StreamState;
 use crate::client::session::{ClientSession, OpenRecord};
+use crate::client::state::SweepVerdict;
 use crate::live::LiveConfig;
 use crate::proxy::Exchange;
 use crate::proxy::headers;
@@ -62,6 +63,9 @@ pub(crate) fn handle(
     let is_last = session.requests() >= live.settings.limits.connection_requests
         || session.worker.shared.is_ending.load(Relaxed);
     let closes = is_last && parts.version != Version::HTTP_2;
+    if session.conn.is_h2 && session.requests() == live.settings.limits.connection_requests {
+        session.conn.set_verdict(SweepVerdict::Close);
+    }
     if let Err(rejected) = check(&parts, session, &live) {
         // Whatever sent it may mean the rest of the connection in another way, too.
         return ready(reject(record, rejected), parts.version != Version::HTTP_2);
@@ -130,6 +134,11 @@ fn check(
         why,
     })?;
     let is_beacon = is_beacon(live.settings.beacon.as_deref(), parts.uri.path());
+    if session.conn.is_h2 && headers::count_fields(parts) > live.settings.limits.headers {
+        let failure = RequestFailure::BadRequest;
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(RejectedRequest { failure, status, why: "too many header fields" });
+    }
     let limit = live.settings.limits.body_bytes;
     if !is_beacon && content_length(&parts.headers).is_some_and(|bytes| bytes > limit) {
         let failure = RequestFailure::BodyTooLarge;

@@ -11,6 +11,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::client::state::{ClientState, ConnectionPhase};
 
+/// Pieces of 4 KiB that are read before a connection closes.
+const UNREAD_PIECES_MAX: u32 = 16;
+
 #[derive(Debug)]
 pub(crate) enum ClientStream {
     Plain(TcpStream),
@@ -57,6 +60,18 @@ impl ClientIo {
     /// Waits until there is something to read, or the end of the stream.
     pub(crate) async fn readable(&self) -> std::io::Result<()> {
         self.stream.socket().readable().await
+    }
+}
+
+/// Closing a socket with unread bytes resets it, and the client of HTTP/2 might lose the GOAWAY that has
+/// the reason. HTTP/1.1 has [`linger`](crate::client::linger).
+impl Drop for ClientIo {
+    fn drop(&mut self) {
+        let (socket, mut bytes) = (self.stream.socket(), [0; 4096]);
+        let mut left = if self.conn.is_h2 { UNREAD_PIECES_MAX } else { 0 };
+        while left > 0 && socket.try_read(&mut bytes).is_ok_and(|count| count > 0) {
+            left -= 1;
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use http::{Method, Request};
+use hyper::body::Incoming;
 use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -316,7 +318,7 @@ fn poll_connection<S>(
 ) -> Poll<ServeOutcome>
 where
     UpgradeableConnection<TokioIo<ClientIo>, S>: Future<Output = Result<(), hyper::Error>>,
-    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = ResponseBody>,
+    S: hyper::service::HttpService<Incoming, ResBody = ResponseBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let verdict = session.conn.verdict();
@@ -401,11 +403,12 @@ async fn serve_h2(session: Rc<ClientSession>, io: ClientIo, limits: &Limits) {
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .enable_connect_protocol();
     let for_service = Rc::clone(&session);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let state = Rc::<StreamState>::default();
         opening.replace(Some(Rc::clone(&state)));
+        let is_head = request.method() == Method::HEAD;
         let response = handle(&for_service, request, Some(Rc::clone(&state)));
-        StreamResponse { response, state }
+        StreamResponse { response, state, is_head }
     });
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
     let conn = Arc::clone(&session.conn);

@@ -20,6 +20,8 @@ use crate::proxy::host_name::{is_authority, is_same_host};
 
 pub(crate) const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+/// No field of HTTP: CGI would read it as the variable `HTTP_PROXY`, which names a proxy (CVE-2016-5385).
+const PROXY: HeaderName = HeaderName::from_static("proxy");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The only protocol that a connection may switch to. Behind any other one, a client could reach
@@ -175,6 +177,12 @@ pub(crate) fn is_for_edge(parts: &request::Parts) -> bool {
     is_counted(&parts.method) && forwards_left(&parts.headers) == Some(0)
 }
 
+/// Fields of a head, with all cookies as the one that they become.
+pub(crate) fn count_fields(parts: &request::Parts) -> usize {
+    let cookies = parts.headers.get_all(COOKIE).iter().count();
+    parts.headers.len() - cookies.saturating_sub(1)
+}
+
 /// Joins the cookies that HTTP/2 has split into several fields (RFC 9113 §8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
@@ -291,6 +299,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> OddFields {
             | "transfer-encoding"
             | "upgrade"
             | "http2-settings"
+            | "proxy"
             | "proxy-authenticate"
             | "proxy-authorization" => has_hop = true,
             _ if name.contains('_') => odd.has_lookalike = true,
@@ -307,6 +316,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> OddFields {
         TRANSFER_ENCODING,
         UPGRADE,
         HTTP2_SETTINGS,
+        PROXY,
         PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION,
     ];
@@ -508,6 +518,7 @@ mod tests {
             ("te", "trailers, gzip"),
             ("upgrade", "h2c"),
             ("proxy-connection", "x"),
+            ("proxy", "192.0.2.9:3128"),
             ("x-forwarded-for", "198.51.100.9"),
             ("x_forwarded_for", "1.1.1.1"),
             ("x_request_id", "forged"),

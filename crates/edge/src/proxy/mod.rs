@@ -269,7 +269,12 @@ impl Exchange {
                 deadline.extend(now);
                 Ok(ResponseHead { response, upstream, slot, deadline, now })
             }
-            Err(error) => Err(self.assess(error, backend, idle_for.is_some())),
+            Err(error) => {
+                if error.failure == RequestFailure::ResponseTimeout {
+                    upstream.retire();
+                }
+                Err(self.assess(error, backend, idle_for.is_some()))
+            }
         }
     }
 
@@ -523,10 +528,19 @@ impl SendErrorCause {
     }
 }
 
+/// Whether h2 has ended a stream because its head breaks the rules of HTTP, such as one with another length
+/// than its content (RFC 9113 §8.1.1).
+fn is_malformed(error: &hyper::Error) -> bool {
+    h2_error(error).is_some_and(|error| error.is_library() && error.is_reset())
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    std::error::Error::source(error).and_then(|source| source.downcast_ref())
+}
+
 /// Whether a stream was refused, or is behind the last one that a connection serves before it closes.
 fn is_refusal(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|one| one.downcast_ref::<h2::Error>());
-    let Some(error) = source.filter(|error| error.is_remote()) else { return false };
+    let Some(error) = h2_error(error).filter(|error| error.is_remote()) else { return false };
     match error.reason() {
         Some(h2::Reason::REFUSED_STREAM) => error.is_reset(),
         Some(h2::Reason::NO_ERROR) => error.is_go_away(),
@@ -562,7 +576,9 @@ async fn send(
             Poll::Ready(Ok(response)) => return Poll::Ready(Ok(response)),
             Poll::Ready(Err(mut error)) => {
                 let message = error.take_message();
-                let is_invalid = error.error().is_parse() || error.error().is_parse_too_large();
+                let is_invalid = error.error().is_parse()
+                    || error.error().is_parse_too_large()
+                    || is_malformed(error.error());
                 let failure = if is_invalid {
                     RequestFailure::InvalidAnswer
                 } else {

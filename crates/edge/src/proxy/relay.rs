@@ -3,6 +3,7 @@
 //! After the last byte, the backend's connection returns to the idle pool and its slot is freed.
 //! Dropping the relay earlier means that the client has gone.
 
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use crate::client::h2_stream::StreamState;
 use crate::client::session::{ClientSession, OpenRecord};
 use crate::pool::BackendSlot;
 use crate::proxy::headers;
-use crate::proxy::request_body::BodyOutcome;
+use crate::proxy::request_body::{BodyOutcome, is_truncated};
 use crate::record::RequestFailure;
 use crate::time::{MonoTime, coarse_now};
 use crate::upstream::Upstream;
@@ -31,7 +32,7 @@ pub(crate) struct ResponseRelay {
     pub(crate) active: Option<ActiveResponse>,
     pub(crate) session: Rc<ClientSession>,
     /// Ends the client's connection once everything before it has been written.
-    pub(crate) error: Option<hyper::Error>,
+    pub(crate) error: Option<io::Error>,
     /// For HTTP/2: the response's stream.
     pub(crate) stream: Option<Rc<StreamState>>,
     /// For HTTP/2: bytes of the body that hyper has not been given.
@@ -55,7 +56,7 @@ impl ResponseRelay {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(stream) = self.stream.clone() else { return self.poll_backend(cx) };
         stream.take_back();
         if self.rest.is_empty() {
@@ -73,10 +74,7 @@ impl ResponseRelay {
     }
 
     /// The next frame from the backend.
-    fn poll_backend(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_backend(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Some(Err(error)));
         }
@@ -90,11 +88,11 @@ impl ResponseRelay {
         match poll {
             Poll::Pending => return self.check_deadline(cx),
             Poll::Ready(Some(Err(error))) => {
-                return self.cut(error, RequestFailure::AnswerCut, cx);
+                return self.cut(io::Error::other(error), RequestFailure::AnswerCut, cx);
             }
             Poll::Ready(Some(Ok(ref mut frame))) => {
                 if let Some(trailers) = frame.trailers_mut() {
-                    headers::strip_hop_by_hop(trailers);
+                    headers::clean_trailers(trailers);
                     if let Some(active) = &mut self.active {
                         // As for requests, hyper may have taken more for trailers than there is.
                         active.is_reusable &= active.slot.backend.protocol.is_h2();
@@ -108,19 +106,25 @@ impl ResponseRelay {
                     self.complete();
                 }
             }
+            Poll::Ready(None) if self.is_truncated() => {
+                let error = io::ErrorKind::UnexpectedEof.into();
+                return self.cut(error, RequestFailure::AnswerCut, cx);
+            }
             Poll::Ready(None) => self.complete(),
         }
-        poll
+        poll.map_err(io::Error::other)
     }
 
-    /// Gives up on a backend that pauses for too long; dropping its connection ends the body.
-    fn check_deadline(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    /// Whether a body over HTTP/2 has ended without its end, see [`is_truncated`].
+    fn is_truncated(&self) -> bool {
+        let backend = self.active.as_ref().map(|active| &active.slot.backend);
+        backend.is_some_and(|backend| backend.protocol.is_h2()) && is_truncated(&self.body)
+    }
+
+    /// Gives up on a backend that pauses for too long.
+    fn check_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if self.active.as_ref().is_some_and(|active| active.deadline.has_timed_out(cx)) {
-            self.fail(RequestFailure::ResponseTimeout);
-            return Pin::new(&mut self.body).poll_frame(cx);
+            return self.cut(io::ErrorKind::TimedOut.into(), RequestFailure::ResponseTimeout, cx);
         }
         Poll::Pending
     }
@@ -159,10 +163,10 @@ impl ResponseRelay {
     /// Delays the error by one poll, because hyper discards its write buffer when it sees an error.
     fn cut(
         &mut self,
-        error: hyper::Error,
+        error: io::Error,
         failure: RequestFailure,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.fail(failure);
         self.error = Some(error);
         cx.waker().wake_by_ref();
@@ -171,8 +175,11 @@ impl ResponseRelay {
 
     fn fail(&mut self, failure: RequestFailure) {
         let Some(active) = self.active.take() else { return };
-        let ActiveResponse { slot, deadline, mut record, .. } = active;
+        let ActiveResponse { upstream, slot, deadline, mut record, .. } = active;
         let live = self.session.worker.live();
+        if failure == RequestFailure::ResponseTimeout {
+            upstream.retire();
+        }
         if failure != RequestFailure::ResponseTimeout || !deadline.allows_silence() {
             slot.backend.record_failure(MonoTime::now(), &live.settings.upstream);
         }

@@ -78,6 +78,12 @@ pub(crate) fn set_body_wanted(conn: &ClientState, stream: Option<&StreamState>, 
     }
 }
 
+/// Whether a body over HTTP/2 is over before its last frame: hyper takes each end of a stream or
+/// connection that names no error (NO_ERROR, RFC 9113 §7) for the end of the body.
+pub(crate) fn is_truncated(body: &Incoming) -> bool {
+    !body.is_end_stream()
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
@@ -96,6 +102,9 @@ impl Body for RequestBody {
         outcome.note_poll(poll.is_pending());
         set_body_wanted(conn, stream.as_deref(), poll.is_pending() && !outcome.is_answered.get());
         let (failure, text) = match ready!(poll) {
+            None if conn.is_h2 && is_truncated(body) => {
+                (RequestFailure::ClientClosed, "the client ended the body early".into())
+            }
             None => {
                 outcome.note_end(conn);
                 return Poll::Ready(None);

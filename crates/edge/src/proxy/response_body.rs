@@ -1,5 +1,6 @@
 //! The body of a response: the edge's own bytes, or a backend's as they arrive.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,12 +16,12 @@ pub(crate) enum ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
             Self::Own(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Relayed(relay) => relay.poll_frame(cx),

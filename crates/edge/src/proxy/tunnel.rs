@@ -133,7 +133,7 @@ async fn linger(
     }
 }
 
-/// Copies one direction until it ends, or until both have been silent for `idle`.
+/// Copies one direction until it ends, its receiver takes nothing for `idle`, or both are silent for as long.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -153,7 +153,11 @@ async fn copy(
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&buffer[..count]).await?;
-        to.flush().await?;
+        let writing = async {
+            to.write_all(&buffer[..count]).await?;
+            to.flush().await
+        };
+        // Two sides that both send and do not read would wait for each other.
+        tokio::time::timeout(idle, writing).await??;
     }
 }

@@ -133,7 +133,7 @@ pub struct Limits {
 /// Limits of connections to backends, and when a backend counts as unhealthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// Time to connect, including TLS.
+    /// Time to connect, including TLS and the settings of HTTP/2.
     pub connect: Duration,
     /// Time to the first byte of a response, and longest pause within it.
     pub answer: Duration,

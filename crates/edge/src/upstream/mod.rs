@@ -10,6 +10,7 @@ pub(crate) mod io;
 pub(crate) mod response_deadlines;
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -33,6 +34,13 @@ use crate::upstream::io::{FailedWrites, UpstreamIo, UpstreamStream};
 
 /// Concurrent requests on one HTTP/2 connection, unless the backend allows fewer.
 const STREAMS_MAX: u32 = 100;
+
+/// What h2 has as the limit of streams until the backend's settings have arrived; no 32-bit setting has
+/// this value.
+const LIMIT_UNKNOWN: usize = usize::MAX - 1;
+
+/// Cancelled streams of one connection whose late frames are ignored without a sign, for a second each.
+const CANCELLED_MAX: usize = 1024;
 
 /// Flow-control window of a stream on a shared connection, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
@@ -62,6 +70,7 @@ pub(crate) struct Upstream {
 }
 
 type UpstreamTransport = TokioIo<UpstreamIo>;
+type SharedTask = http2::Connection<UpstreamTransport, RequestBody, LocalExecutor>;
 
 #[expect(clippy::large_enum_variant, reason = "an upstream is boxed as a whole")]
 enum HttpSender {
@@ -146,10 +155,22 @@ impl Upstream {
         limits: &Limits,
         preface: Vec<u8>,
     ) -> Result<Box<Self>, (RequestFailure, String)> {
-        let opening = tokio::time::timeout(pool.settings.connect, open(backend, pool, preface));
-        let stream = opening.await.unwrap_or_else(|_| {
-            Err((RequestFailure::ConnectTimeout, "the TCP or TLS handshake timed out".into()))
-        })?;
+        let opening = Self::open(backend, pool, limits, preface);
+        tokio::time::timeout(pool.settings.connect, opening).await.unwrap_or_else(|_| {
+            Err((
+                RequestFailure::ConnectTimeout,
+                "the TCP, TLS or HTTP/2 handshake timed out".into(),
+            ))
+        })
+    }
+
+    async fn open(
+        backend: &Arc<Backend>,
+        pool: &Pool,
+        limits: &Limits,
+        preface: Vec<u8>,
+    ) -> Result<Box<Self>, (RequestFailure, String)> {
+        let stream = open(backend, pool, preface).await?;
         let is_h2 = backend.protocol.is_h2();
         let failed_writes = if is_h2 { FailedWrites::Discard } else { FailedWrites::Wait };
         let is_suspect = Rc::<Cell<bool>>::default();
@@ -157,7 +178,7 @@ impl Upstream {
         let io = UpstreamIo::new(stream, Arc::clone(backend), failed_writes, suspicion);
         let io = TokioIo::new(io);
         if is_h2 {
-            let shared = Rc::new(share(backend, io, limits).await.map_err(refused)?);
+            let shared = Rc::new(share(backend, io, limits).await?);
             return shared
                 .upstream()
                 .ok_or_else(|| refused("the backend allows no HTTP/2 streams"));
@@ -192,6 +213,14 @@ impl Upstream {
         match &self.http {
             HttpSender::One(..) => None,
             HttpSender::Two(_, stream) => Some(&stream.0),
+        }
+    }
+
+    /// Opens no more streams on the connection: it was silent for too long and may be dead, which no
+    /// packet shows.
+    pub(crate) fn retire(&self) {
+        if let Some(shared) = self.shared() {
+            shared.drain();
         }
     }
 
@@ -267,16 +296,21 @@ async fn share(
     backend: &Arc<Backend>,
     io: UpstreamTransport,
     limits: &Limits,
-) -> Result<SharedConnection, hyper::Error> {
+) -> Result<SharedConnection, (RequestFailure, String)> {
     let mut builder = http2::Builder::new(LocalExecutor);
     builder.initial_stream_window_size(STREAM_WINDOW);
     builder.initial_connection_window_size(CONNECTION_WINDOW);
+    builder.initial_max_send_streams(LIMIT_UNKNOWN);
+    // h2 resets a stream again for each late frame of it, and ends a connection with many such resets in
+    // its whole life: to it they are an attack. Here they come from clients that give up.
+    builder.max_concurrent_reset_streams(CANCELLED_MAX);
+    builder.max_local_error_reset_streams(None);
     let head_bytes = u32::try_from(response_head_bytes(limits)).unwrap_or(u32::MAX);
     builder.max_header_list_size(head_bytes);
-    let (sender, connection) = builder.handshake(io).await?;
-    let allowed = Rc::new(Cell::new(connection.current_max_send_streams()));
-    let reported = Rc::clone(&allowed);
+    let (sender, connection) = builder.handshake(io).await.map_err(refused)?;
     let mut connection = Box::pin(connection);
+    let allowed = Rc::new(Cell::new(learn_limit(&mut connection).await?));
+    let reported = Rc::clone(&allowed);
     tokio::task::spawn_local(std::future::poll_fn(move |cx| {
         let poll = connection.as_mut().poll(cx);
         reported.set(connection.current_max_send_streams());
@@ -292,6 +326,25 @@ async fn share(
         is_draining: Cell::new(false),
         _connected: ConnectionGuard::new(backend),
     })
+}
+
+/// Waits for the backend's settings, which are its first frame (RFC 9113 §3.4); returns its limit of
+/// streams. A burst that is sent before would be refused but for the streams within the limit, at each
+/// new connection.
+async fn learn_limit(
+    connection: &mut Pin<Box<SharedTask>>,
+) -> Result<usize, (RequestFailure, String)> {
+    std::future::poll_fn(|cx| {
+        let poll = connection.as_mut().poll(cx);
+        let limit = connection.current_max_send_streams();
+        match poll {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(refused(error))),
+            Poll::Ready(Ok(())) => Poll::Ready(Err(refused("the backend sent no HTTP/2 settings"))),
+            Poll::Pending if limit == LIMIT_UNKNOWN => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(limit)),
+        }
+    })
+    .await
 }
 
 fn refused(error: impl std::fmt::Display) -> (RequestFailure, String) {

@@ -1,7 +1,7 @@
 //! The edge between real sockets: failing backends, attacking clients, and the resulting rows.
 
 mod acme;
-mod attacks;
+mod advisories;
 mod backends;
 mod beacons;
 mod between_hops;
@@ -10,11 +10,11 @@ mod changes;
 mod client_address;
 mod early_answers;
 mod failures;
+mod h2_answers;
 mod h2_attacks;
 mod h2_backends;
 mod h2_frames;
 mod half_close;
-mod haproxy;
 mod hops;
 mod lab;
 mod limits;

@@ -1,25 +1,61 @@
 //! Control of a real HAProxy over its runtime socket, with its errors.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use weir_edge::{Haproxy, HaproxyChange, HaproxyOrder};
+use weir_haproxy::{Haproxy, HaproxyChange, HaproxyOrder};
 
-use crate::lab::{backend, connect, nobody, read_all, wait_until};
+/// Longest wait for a program or an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An address without listener.
+fn unused_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound")
+}
+
+/// A server that answers each request with these bytes and closes the connection.
+fn backend(answer: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let _ = stream.set_read_timeout(Some(PATIENCE));
+            let lines = BufReader::new(&stream).lines();
+            let _ = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+/// Waits until something listens there.
+fn wait_for(address: SocketAddr) {
+    let end = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < end, "HAProxy did not start");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
 
 struct HaproxyProcess {
     child: Child,
     dir: tempfile::TempDir,
-    front: std::net::SocketAddr,
-    remote: std::net::SocketAddr,
+    front: SocketAddr,
+    remote: SocketAddr,
 }
 
 impl HaproxyProcess {
     /// Starts it with two servers in `app`, one in `fixed`, and sockets of both levels.
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let (front, remote) = (nobody(), nobody());
-        let (one, two) = (backend(|asked| asked.ok("one")), backend(|asked| asked.ok("two")));
+        let (front, remote) = (unused_address(), unused_address());
+        let one = backend("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\none");
+        let two = backend("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\ntwo");
         let here = dir.path().display();
         let config = format!(
             "global\n  stats socket {here}/admin.sock level admin\n  stats socket {here}/user.sock level user\n  \
@@ -37,7 +73,7 @@ impl HaproxyProcess {
             .spawn()
             .expect("haproxy is installed by `cargo xtask test`");
         let process = Self { child, dir, front, remote };
-        wait_until("haproxy", || std::net::TcpStream::connect(front).is_ok());
+        wait_for(front);
         process
     }
 
@@ -46,11 +82,12 @@ impl HaproxyProcess {
     }
 
     fn get(&self) -> String {
-        use std::io::Write;
-        let mut stream = connect(self.front);
+        let mut stream = TcpStream::connect(self.front).expect("a listener");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         stream.write_all(request).expect("it reads");
-        let answer = read_all(&mut stream);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
         answer.rsplit("\r\n").next().unwrap_or_default().to_owned()
     }
 
@@ -140,12 +177,9 @@ fn errors_name_the_cause_and_a_hint() {
     let missing = process.socket("none.sock").servers().expect_err("no HAProxy").to_string();
     assert!(missing.contains("No such file") && missing.contains("stats socket"), "{missing}");
     let refused =
-        Haproxy::new(&nobody().to_string()).servers().expect_err("no HAProxy").to_string();
+        Haproxy::new(&unused_address().to_string()).servers().expect_err("no HAProxy").to_string();
     assert!(refused.contains("nothing listens there"), "{refused}");
-    let other = backend(|asked| {
-        asked.answer("HTTP/1.1 400 Bad Request\r\n\r\n");
-        false
-    });
+    let other = backend("HTTP/1.1 400 Bad Request\r\n\r\n");
     let wrong = Haproxy::new(&other.to_string()).servers().expect_err("no HAProxy").to_string();
     assert!(
         wrong.contains("it is not an HAProxy socket") || wrong.contains("within 5 s"),

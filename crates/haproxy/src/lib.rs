@@ -10,14 +10,44 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::error::EdgeError;
-
 /// Limit for one command and its response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest response; `show stat` has about 400 bytes per server.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 /// The highest weight that HAProxy accepts.
 const WEIGHT_MAX: u32 = 256;
+
+/// An error with a hint; always something that the user can fix.
+#[derive(Debug)]
+pub struct HaproxyError {
+    /// What failed, on what, why.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl HaproxyError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for HaproxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for HaproxyError {}
 
 /// A server in a backend of HAProxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,10 +143,10 @@ impl Haproxy {
     ///
     /// # Errors
     /// If the socket cannot be reached or is not an HAProxy.
-    pub fn servers(&self) -> Result<Vec<HaproxyServer>, EdgeError> {
+    pub fn servers(&self) -> Result<Vec<HaproxyServer>, HaproxyError> {
         // Type 4 selects servers, without frontends and backend totals.
         parse(&self.send("show stat -1 4 -1")?).ok_or_else(|| {
-            EdgeError::new(format!("cannot use `{}`: it is not an HAProxy socket", self.socket))
+            HaproxyError::new(format!("cannot use `{}`: it is not an HAProxy socket", self.socket))
                 .hint("use the path of `stats socket` in haproxy.cfg")
         })
     }
@@ -125,13 +155,15 @@ impl Haproxy {
     ///
     /// # Errors
     /// If there is no such server, the socket's level is too low, or HAProxy rejects the change.
-    pub fn order(&self, name: &str, order: HaproxyOrder) -> Result<HaproxyChange, EdgeError> {
+    pub fn order(&self, name: &str, order: HaproxyOrder) -> Result<HaproxyChange, HaproxyError> {
         let before = self.find(name)?;
         if let HaproxyOrder::Weight(weight) = order
             && weight > WEIGHT_MAX
         {
-            return Err(EdgeError::new(format!("cannot set the weight of `{name}` to {weight}"))
-                .hint("HAProxy accepts weights from 0 to 256"));
+            return Err(HaproxyError::new(format!(
+                "cannot set the weight of `{name}` to {weight}"
+            ))
+            .hint("HAProxy accepts weights from 0 to 256"));
         }
         let response = self.send(&order.command(&before))?;
         if let Some(why) = response.lines().map(str::trim).find(|line| !line.is_empty()) {
@@ -144,7 +176,7 @@ impl Haproxy {
     ///
     /// # Errors
     /// If there is no such server.
-    pub fn find(&self, name: &str) -> Result<HaproxyServer, EdgeError> {
+    pub fn find(&self, name: &str) -> Result<HaproxyServer, HaproxyError> {
         let servers = self.servers()?;
         let names: Vec<String> = servers.iter().map(HaproxyServer::path).collect();
         // Only known names become part of a command, which prevents injection.
@@ -155,13 +187,13 @@ impl Haproxy {
                 None if names.is_empty() => "this HAProxy has no servers".to_owned(),
                 None => format!("write it as BACKEND/SERVER, such as `{}`", names[0]),
             };
-            EdgeError::new(format!("cannot find the server `{name}` at `{}`", self.socket))
+            HaproxyError::new(format!("cannot find the server `{name}` at `{}`", self.socket))
                 .hint(hint)
         })
     }
 
-    fn rejected(&self, server: &HaproxyServer, why: &str) -> EdgeError {
-        let error = EdgeError::new(format!(
+    fn rejected(&self, server: &HaproxyServer, why: &str) -> HaproxyError {
+        let error = HaproxyError::new(format!(
             "cannot change `{}` at `{}`: HAProxy responds: {why}",
             server.path(),
             self.socket
@@ -185,7 +217,7 @@ impl Haproxy {
         socket.contains('/') || !socket.contains(':')
     }
 
-    fn send(&self, command: &str) -> Result<String, EdgeError> {
+    fn send(&self, command: &str) -> Result<String, HaproxyError> {
         let response = if Self::is_path(&self.socket) {
             UnixStream::connect(&self.socket).and_then(|stream| {
                 stream.set_read_timeout(Some(TIMEOUT))?;
@@ -202,9 +234,9 @@ impl Haproxy {
         response.map_err(|error| self.unreachable(&error))
     }
 
-    fn unreachable(&self, error: &std::io::Error) -> EdgeError {
+    fn unreachable(&self, error: &std::io::Error) -> HaproxyError {
         let failure =
-            EdgeError::new(format!("cannot reach the HAProxy at `{}`: {error}", self.socket));
+            HaproxyError::new(format!("cannot reach the HAProxy at `{}`: {error}", self.socket));
         failure.hint(match error.kind() {
             ErrorKind::NotFound => {
                 "use the path of `stats socket` in haproxy.cfg; on Debian /run/haproxy/admin.sock"
