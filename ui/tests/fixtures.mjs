@@ -39,18 +39,19 @@ export async function ownWeir(args = [], env = {}) {
   return { url, logs, stop };
 }
 
-/** `weir edge` on a free port, with a store and a page of its own. @param {string[]} args @param {Record<string, string>} [env] @returns {Promise<{url: string, page: string, stop: () => Promise<void>}>} */
+/** `weir edge` on free ports, with a store and a page. @param {string[]} args @param {Record<string, string>} [env] @returns {Promise<{url: string, secureUrl: string, page: string, stop: () => Promise<void>}>} */
 export async function weirEdge(args, env = {}) {
   const dir = await mkdtemp(join(tmpdir(), 'weir-ui-edge-'));
   const child = spawn(String(process.env.WEIR_BIN), ['edge', '--listen', '127.0.0.1:0', '--page', '127.0.0.1:0', '--data',
     join(dir, 'data'), ...args], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
+  const addresses = () => Array.from(said.matchAll(/^\s+(?:edge\s+)?(\S+:\d+)\s.*backends/gm), ([, address]) => address);
   for await (const line of createInterface({ input: child.stdout })) {
     said += `${line}\n`;
-    if (/http:\/\//.test(said) && /^\s*edge\s+\S+:\d+/m.test(said)) break;
+    if (/http:\/\//.test(said) && addresses().length > Number('WEIR_EDGE_LISTEN_TLS' in env)) break;
   }
   const page = /http:\/\/[^\s/]+/.exec(said)?.[0] ?? '';
-  const url = `http://${/^\s*edge\s+(\S+:\d+)/m.exec(said)?.[1]}`;
+  const [url, secureUrl] = [`http://${addresses()[0]}`, `https://${addresses()[1]}`];
   child.stdout.resume();
   const stop = async () => {
     const ended = new Promise(resolve => child.once('exit', resolve));
@@ -58,7 +59,7 @@ export async function weirEdge(args, env = {}) {
     await ended;
     await rm(dir, { recursive: true, force: true });
   };
-  return { url, page, stop };
+  return { url, secureUrl, page, stop };
 }
 
 async function firstMatch(stream, pattern) {

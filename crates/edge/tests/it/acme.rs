@@ -1,6 +1,6 @@
 //! Certificates from Pebble, Let's Encrypt's test authority, which validates at the listeners.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,51 +8,25 @@ use std::process::{Child, Command, Stdio};
 use weir_edge::{AcmeSettings, ListenerSettings, Settings};
 use weir_tables::Micros;
 
-use crate::lab::{Lab, backend, nobody, settings, wait_until};
+use crate::lab::{Lab, backend, settings, unused_address, wait_until};
+use crate::name_server::{NameServer, Reply};
 
 /// A name that does not exist in DNS.
 const NOWHERE: &str = "nowhere.example";
 
-/// A DNS server (RFC 1035) where every name but [`NOWHERE`] is 127.0.0.1.
-fn name_server() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let address = socket.local_addr().expect("it is bound");
-    std::thread::spawn(move || {
-        let mut query = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut query) {
-            if let Some(answer) = answer(&query[..length]) {
-                let _ = socket.send_to(&answer, from);
-            }
-        }
-    });
-    address
-}
-
-fn answer(query: &[u8]) -> Option<Vec<u8>> {
-    let (mut at, mut name) = (12, Vec::new());
-    while *query.get(at)? != 0 {
-        let end = at + 1 + usize::from(query[at]);
-        name.push(String::from_utf8_lossy(query.get(at + 1..end)?).to_ascii_lowercase());
-        at = end;
-    }
-    let question = query.get(12..at + 5)?;
-    let is_a = question[question.len() - 4..] == [0, 1, 0, 1];
-    let is_known = name.join(".") != NOWHERE;
-    let code = if is_known { 0 } else { 3 };
-    let mut answer = query[..2].to_vec();
-    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(is_a && is_known), 0, 0, 0, 0]);
-    answer.extend(question);
-    if is_a && is_known {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
-    }
-    Some(answer)
+/// A name server where every name but [`NOWHERE`] is this host.
+fn name_server() -> NameServer {
+    NameServer::start("", |question| match &*question.name {
+        NOWHERE => Reply::code(3),
+        _ => Reply::of(question, 60, &["127.0.0.1"]),
+    })
 }
 
 /// A running Pebble.
 struct PebbleServer {
     dir: tempfile::TempDir,
     child: Option<Child>,
-    names: SocketAddr,
+    names: NameServer,
     directory: SocketAddr,
     managed: SocketAddr,
     /// Where Pebble validates; the edge must listen there.
@@ -66,7 +40,7 @@ impl PebbleServer {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("it can");
         std::fs::write(dir.path().join("ca.pem"), made.cert.pem()).expect("room");
         std::fs::write(dir.path().join("ca.key"), made.signing_key.serialize_pem()).expect("room");
-        let [directory, managed, http, tls] = std::array::from_fn(|_| nobody());
+        let [directory, managed, http, tls] = std::array::from_fn(|_| unused_address());
         let mut authority =
             Self { dir, child: None, names: name_server(), directory, managed, http, tls };
         authority.run();
@@ -94,7 +68,7 @@ impl PebbleServer {
         let child = Command::new("pebble")
             .arg("-config")
             .arg(self.path("pebble.json"))
-            .args(["-dnsserver", &self.names.to_string()])
+            .args(["-dnsserver", &format!("127.0.0.1:{}", self.names.resolver().port)])
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_AUTHZREUSE", "0")
             .stdout(log.try_clone().expect("a file"))

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use weir_edge::{BackendSettings, CertificateFiles, RouteSettings, Settings};
 
-use crate::lab::{Lab, backend, settings, wait_until};
+use crate::lab::{Lab, backend, h2c_settings, settings, wait_until};
 
 /// A CA, with a server certificate for `localhost` and a client certificate.
 struct CertificateSet {
@@ -227,11 +227,8 @@ fn trailers_pass_through_two_edges_with_http2_between_them() {
         );
         true
     });
-    let mut inner = settings(&[app]);
-    inner.listeners[0].is_h2c = true;
-    let inner = Lab::start(inner);
-    let mut between = settings(&[]);
-    between.listeners[0].is_h2c = true;
+    let inner = Lab::start(h2c_settings(&[app]));
+    let mut between = h2c_settings(&[]);
     let text = format!("h2c://{}", inner.address);
     between.backends = vec![BackendSettings::parse(&text).expect("a backend")];
     let outer = Lab::start(between);
@@ -250,9 +247,7 @@ fn trailers_pass_through_two_edges_with_http2_between_them() {
 #[test]
 fn a_client_may_speak_http2_without_tls() {
     let app = backend(|asked| asked.ok(asked.head.lines().next().expect("a line")));
-    let mut settings = settings(&[app]);
-    settings.listeners[0].is_h2c = true;
-    let lab = Lab::start(settings);
+    let lab = Lab::start(h2c_settings(&[app]));
     let output = Command::new("curl")
         .args(["--silent", "--max-time", "20", "--http2-prior-knowledge"])
         .args(["--write-out", " %{http_version}", &format!("http://{}/x", lab.address)])

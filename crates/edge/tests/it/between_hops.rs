@@ -2,34 +2,19 @@
 //! proxies describe it.
 
 use std::io::Read;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use weir_edge::{CheckKind, CheckSettings, Settings};
+use weir_edge::{CheckKind, CheckSettings};
 
-use crate::h2_backends::frame_backend;
+use crate::h2_backends::{frame_backend, h2c_to};
 use crate::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, block, get,
 };
-use crate::lab::{Lab, PATIENCE, backend, settings};
+use crate::lab::{
+    Lab, OK, PATIENCE, backend, h2c_settings, next_head, reporting, settings, unused_address,
+};
 use crate::vectors::{SeenRequests, strict_backend};
-
-/// Settings of an edge whose backend reports each head and answers with `text`.
-fn reporting(text: &'static str) -> (Settings, Receiver<String>) {
-    let (seen, heads) = channel();
-    let app = backend(move |asked| {
-        let _ = seen.send(asked.head.to_ascii_lowercase());
-        asked.answer(text);
-        true
-    });
-    (settings(&[app]), heads)
-}
-
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-fn next(heads: &Receiver<String>) -> String {
-    heads.recv_timeout(PATIENCE).expect("a request reaches the backend")
-}
 
 /// envoyproxy/envoy#13827, h2o/h2o#1733: size limits an answer's head, not the number of its fields.
 #[test]
@@ -49,16 +34,15 @@ fn answers_with_many_fields_pass() {
 /// icing/mod_h2#201: HTTP/2 splits a cookie into crumbs, which are one field for HTTP/1.1.
 #[test]
 fn a_cookie_in_many_crumbs_is_one_field() {
-    let (mut settings, heads) = reporting(OK);
-    settings.listeners[0].is_h2c = true;
-    let lab = Lab::start(settings);
+    let (app, heads) = reporting(OK);
+    let lab = Lab::start(h2c_settings(&[app]));
     let mut client = FrameClient::connect(lab.address, &[]);
     let crumbs: Vec<String> = (0..180).map(|n| format!("name_{n}=5ea9ed9999b9")).collect();
     let mut fields = get("/");
     fields.extend(crumbs.iter().map(|crumb| ("cookie", crumb.as_str())));
     client.ask(1, &fields, true);
     client.wait_for(HEADERS);
-    let head = next(&heads);
+    let head = next_head(&heads);
     assert!(head.contains(&format!("cookie: {}\r\n", crumbs.join("; "))), "{head}");
 }
 
@@ -66,17 +50,19 @@ fn a_cookie_in_many_crumbs_is_one_field() {
 /// written as a name is a virtual host of that name for its checks.
 #[test]
 fn checks_ask_for_the_name_of_the_backend() {
-    let (mut settings, heads) = reporting(OK);
-    let port = settings.backends[0].address.expect("an address").port();
+    let (app, heads) = reporting(OK);
+    let port = app.port();
+    let mut settings = settings(&[]);
     settings.backends =
         vec![weir_edge::BackendSettings::parse(&format!("localhost:{port}")).expect("a name")];
     let [every, within] = [100, 5000].map(Duration::from_millis);
     let kind = CheckKind::Ask("/health".into());
     settings.check = Some(CheckSettings { kind, every, within, rise: 1, fall: 1 });
     let lab = Lab::start(settings);
-    assert!(next(&heads).contains(&format!("host: localhost:{port}\r\n")));
+    assert!(next_head(&heads).contains(&format!("host: localhost:{port}\r\n")));
     lab.say("GET / HTTP/1.0\r\n\r\n");
-    let asked = std::iter::repeat_with(|| next(&heads)).find(|head| head.starts_with("get / "));
+    let asked =
+        std::iter::repeat_with(|| next_head(&heads)).find(|head| head.starts_with("get / "));
     let asked = asked.expect("it does not end");
     assert!(asked.contains(&format!("host: localhost:{port}\r\n")), "{asked}");
 }
@@ -110,8 +96,8 @@ fn nothing_follows_trailers() {
 /// OPTIONS or TRACE and answers at 0 (RFC 9110 §7.6.2); other methods keep theirs.
 #[test]
 fn options_and_trace_go_as_far_as_they_say() {
-    let (settings, heads) = reporting(OK);
-    let lab = Lab::start(settings);
+    let (app, heads) = reporting(OK);
+    let lab = Lab::start(settings(&[app]));
     for (method, sent, expected) in [
         ("OPTIONS", "10", "9"),
         ("OPTIONS", "1", "0"),
@@ -125,7 +111,7 @@ fn options_and_trace_go_as_far_as_they_say() {
         lab.say(&format!(
             "{method} /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nMax-Forwards: {sent}\r\n\r\n"
         ));
-        let head = next(&heads);
+        let head = next_head(&heads);
         assert!(head.contains(&format!("max-forwards: {expected}\r\n")), "{method} {sent}: {head}");
     }
     for (method, status) in [("OPTIONS", "200"), ("TRACE", "501")] {
@@ -159,16 +145,15 @@ fn old_clients_get_no_100() {
 /// the length out, and many backends want one (411).
 #[test]
 fn a_post_without_body_has_a_length() {
-    let (mut settings, heads) = reporting(OK);
-    settings.listeners[0].is_h2c = true;
-    let lab = Lab::start(settings);
+    let (app, heads) = reporting(OK);
+    let lab = Lab::start(h2c_settings(&[app]));
     let mut client = FrameClient::connect(lab.address, &[]);
     for (stream, method) in [(1, "POST"), (3, "PUT"), (5, "PATCH"), (7, "DELETE")] {
         let mut fields = get("/");
         fields[0].1 = method;
         client.ask(stream, &fields, true);
         client.wait_for(HEADERS);
-        let head = next(&heads);
+        let head = next_head(&heads);
         assert_eq!(head.contains("content-length: 0\r\n"), method != "DELETE", "{method}: {head}");
     }
 }
@@ -217,13 +202,6 @@ fn interim_responses_of_http2_are_not_the_response() {
     assert!(answer.contains("HTTP/1.1 200 ") && answer.contains("page"), "{answer}");
 }
 
-fn h2c_to(app: std::net::SocketAddr) -> Settings {
-    let mut settings = settings(&[]);
-    settings.backends =
-        vec![weir_edge::BackendSettings::parse(&format!("h2c://{app}")).expect("an address")];
-    settings
-}
-
 /// icing/mod_h2 PR 297, eclipse-vertx/vert.x PR 4212: a head that passes over HTTP/1.1 passes over HTTP/2.
 #[test]
 fn heads_are_as_long_over_http2_as_over_http1() {
@@ -269,9 +247,7 @@ fn answers_to_head_keep_their_length_and_get_none() {
         let found = answer.matches("content-length").count();
         assert_eq!(found, if expected.is_some() { 2 } else { 0 }, "{framing}: {answer}");
         assert!(expected.is_none_or(|field| answer.contains(field)), "{framing}: {answer}");
-        let mut h2 = settings(&[app]);
-        h2.listeners[0].is_h2c = true;
-        let lab = Lab::start(h2);
+        let lab = Lab::start(h2c_settings(&[app]));
         let mut client = FrameClient::connect(lab.address, &[]);
         let mut fields = get("/");
         fields[0].1 = "HEAD";
@@ -319,9 +295,8 @@ fn a_cancelled_request_ends_at_the_backend() {
 /// what the client sends next is a request with its own route and row.
 #[test]
 fn a_refused_websocket_is_no_tunnel() {
-    let (mut settings, heads) =
-        reporting("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno");
-    let app = settings.backends[0].address.expect("an address");
+    let (app, heads) = reporting("HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\n\r\nno");
+    let mut settings = settings(&[]);
     settings.backends =
         vec![weir_edge::BackendSettings::parse(&format!("chat={app}")).expect("an address")];
     settings.routes = vec![weir_edge::RouteSettings::parse("/ws=chat").expect("a route")];
@@ -332,7 +307,7 @@ fn a_refused_websocket_is_no_tunnel() {
     );
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 2, "{answer}");
     assert!(answer.contains("HTTP/1.1 426 ") && answer.contains("HTTP/1.1 404 "), "{answer}");
-    assert!(next(&heads).starts_with("get /ws "));
+    assert!(next_head(&heads).starts_with("get /ws "));
     assert!(heads.try_recv().is_err(), "the second request has no backend");
     assert_eq!(lab.rows("request", 2).len(), 2);
 }
@@ -341,13 +316,13 @@ fn a_refused_websocket_is_no_tunnel() {
 /// and names no field that says who the client is.
 #[test]
 fn every_connection_field_counts_and_none_hides_the_client() {
-    let (settings, heads) = reporting(OK);
-    let lab = Lab::start(settings);
+    let (app, heads) = reporting(OK);
+    let lab = Lab::start(settings(&[app]));
     lab.say(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection:\r\nConnection: X-Hop\r\nConnection: ,, close,\r\n\
          Connection: X-Forwarded-For, X-Real-IP, X-Request-Id, X-Forwarded-Proto, Host\r\nX-Hop: 1\r\n\r\n",
     );
-    let head = next(&heads);
+    let head = next_head(&heads);
     assert!(!head.contains("x-hop") && !head.contains("connection:"), "{head}");
     for field in [
         "x-forwarded-for: 127.0.0.1\r\n",
@@ -356,5 +331,20 @@ fn every_connection_field_counts_and_none_hides_the_client() {
         "host: a\r\n",
     ] {
         assert!(head.contains(field), "{field}: {head}");
+    }
+}
+
+/// nghttp2/nghttp2 PR 2144 and #1142, icing/mod_h2#167: clients take such a body for an error.
+#[test]
+fn the_edges_own_answers_to_head_have_no_body() {
+    let mut settings = h2c_settings(&[unused_address()]);
+    settings.beacon = Some("/ping".into());
+    let lab = Lab::start(settings);
+    let mut client = FrameClient::connect(lab.address, &[]);
+    for (stream, path) in [(1, "/"), (3, "/ping?a=1"), (5, "/ping/weir.js")] {
+        let mut fields = get(path);
+        fields[0].1 = "HEAD";
+        client.ask(stream, &fields, true);
+        assert!(client.wait_for(HEADERS).is_last, "{path}: nothing follows the head");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_edge::{BackendSettings, InheritedState, Limits, ListenerSettings, Settings};
 
-use crate::lab::{Lab, backend, connect, nobody, read_answer, settings, wait_until};
+use crate::lab::{Lab, backend, connect, read_answer, settings, unused_address, wait_until};
 
 #[test]
 fn backends_and_listeners_change_under_load_without_a_lost_request() {
@@ -41,7 +41,7 @@ fn backends_and_listeners_change_under_load_without_a_lost_request() {
         .collect();
     let edge = lab.edge.as_ref().expect("it runs");
     settings.backends = vec![BackendSettings::parse(&second.to_string()).expect("an address")];
-    let free = nobody();
+    let free = unused_address();
     settings
         .listeners
         .push(ListenerSettings::parse(&free.to_string(), false, 16).expect("an address"));
@@ -62,8 +62,7 @@ fn backends_and_listeners_change_under_load_without_a_lost_request() {
 
 #[test]
 fn an_invalid_change_has_no_effect() {
-    let app = backend(|asked| asked.ok("x"));
-    let lab = Lab::start(settings(&[app]));
+    let lab = Lab::with_backend(|asked| asked.ok("x"));
     let edge = lab.edge.as_ref().expect("it runs");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut wrong = settings(&[]);

@@ -9,17 +9,7 @@ use std::time::Duration;
 use weir_edge::{CheckKind, CheckSettings, ListenerSettings, ProxyHeader, Settings};
 use weir_tables::IpNetwork;
 
-use crate::lab::{Lab, backend, connect, read_all, read_answer, reset, settings, wait_until};
-
-/// Settings of an edge whose backend reports each head.
-fn reporting() -> (Settings, Receiver<String>) {
-    let (seen, heads) = channel();
-    let app = backend(move |asked| {
-        let _ = seen.send(asked.head.to_ascii_lowercase());
-        asked.ok("ok")
-    });
-    (settings(&[app]), heads)
-}
+use crate::lab::{Lab, OK, connect, read_all, read_answer, reporting, reset, settings, wait_until};
 
 /// The fields about the client that reach the backend, sorted.
 fn fields(heads: &Receiver<String>) -> Vec<String> {
@@ -41,7 +31,8 @@ const FORWARDED: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
 /// tatsuhiro-t/spdylay #121.
 #[test]
 fn forwarded_fields_of_trusted_proxies_stay_and_rows_show_their_client() {
-    let (mut settings, heads) = reporting();
+    let (app, heads) = reporting(OK);
+    let mut settings = settings(&[app]);
     settings.trusted_proxies.extend(IpNetwork::parse("127.0.0.0/8"));
     let lab = Lab::start(settings);
     lab.say(FORWARDED);
@@ -69,7 +60,8 @@ fn forwarded_fields_of_trusted_proxies_stay_and_rows_show_their_client() {
 #[test]
 fn forwarded_fields_of_others_are_replaced() {
     for trusted in [None, Some("198.51.100.0/24")] {
-        let (mut settings, heads) = reporting();
+        let (app, heads) = reporting(OK);
+        let mut settings = settings(&[app]);
         settings.trusted_proxies.extend(trusted.and_then(IpNetwork::parse));
         let lab = Lab::start(settings);
         lab.say(FORWARDED);
@@ -85,7 +77,8 @@ fn forwarded_fields_of_others_are_replaced() {
 /// The last address that is no trusted proxy counts; a client writes at the other end.
 #[test]
 fn a_forged_beginning_of_the_list_changes_nothing() {
-    let (mut settings, _heads) = reporting();
+    let (app, _heads) = reporting(OK);
+    let mut settings = settings(&[app]);
     for network in ["127.0.0.0/8", "10.0.0.0/8"] {
         settings.trusted_proxies.extend(IpNetwork::parse(network));
     }
@@ -99,7 +92,8 @@ fn a_forged_beginning_of_the_list_changes_nothing() {
 
 /// Settings of an edge that takes PROXY headers from this host.
 fn behind_balancer() -> (Settings, Receiver<String>) {
-    let (mut settings, heads) = reporting();
+    let (app, heads) = reporting(OK);
+    let mut settings = settings(&[app]);
     settings.listeners[0].has_proxy_header = true;
     settings.listeners[0].proxy_networks.extend(IpNetwork::parse("127.0.0.0/8"));
     (settings, heads)

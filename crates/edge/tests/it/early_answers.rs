@@ -12,11 +12,11 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use weir_edge::BackendSettings;
 
-use crate::h2_backends::frame_backend;
+use crate::h2_backends::{frame_backend, h2c_to};
 use crate::h2_frames::{
     DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, RST_STREAM, block, get,
 };
-use crate::lab::{Lab, backend, connect, read_all, settings, wait_until};
+use crate::lab::{Lab, backend, connect, h2c_settings, read_all, settings, wait_until};
 
 const UPLOAD_BYTES: usize = 3_000_000;
 
@@ -80,12 +80,10 @@ fn an_answer_before_the_reset_of_an_upload_arrives() {
 /// The same for a client with HTTP/2, whose stream ends without an error (RFC 9113 §8.1).
 #[test]
 fn an_early_answer_reaches_a_client_of_http2() {
-    let mut plain = settings(&[backend(|asked| {
+    let lab = Lab::start(h2c_settings(&[backend(|asked| {
         asked.answer("HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large");
         false
-    })]);
-    plain.listeners[0].is_h2c = true;
-    let lab = Lab::start(plain);
+    })]));
     for _ in 0..10 {
         let mut client = FrameClient::connect(lab.address, &[]);
         let mut fields = get("/up");
@@ -129,9 +127,7 @@ fn an_early_answer_of_a_backend_with_http2_survives_the_end_of_its_connection() 
         server.send(GOAWAY, 0, 0, &[frame.stream.to_be_bytes(), [0; 4]].concat());
         false
     });
-    let mut h2c = settings(&[]);
-    h2c.backends = vec![BackendSettings::parse(&format!("h2c://{app}")).expect("an address")];
-    let lab = Lab::start(h2c);
+    let lab = Lab::start(h2c_to(app));
     for n in 0..20 {
         let answer = upload(&lab, &format!("Content-Length: {UPLOAD_BYTES}"));
         assert!(answer.starts_with("HTTP/1.1 413 "), "{n}: {answer}");

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_edge::{BackendSettings, CheckKind, CheckSettings, Settings};
 
-use crate::lab::{BackendRequest, Lab, Row, backend, nobody, read_answer, settings, wait_until};
+use crate::lab::{
+    BackendRequest, Lab, Row, backend, read_answer, settings, unused_address, wait_until,
+};
 
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
@@ -25,35 +27,24 @@ fn one(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -
 
 #[test]
 fn each_failure_has_its_reason() {
-    let (answer, row) = one(|_| false);
-    assert_eq!((status(&answer), row["failure"].as_str()), ("502", "empty_answer"));
-
-    let (answer, row) = one(|asked| {
-        asked.answer("garbage\r\n\r\n");
-        false
-    });
-    assert_eq!((status(&answer), row["failure"].as_str()), ("502", "invalid_answer"));
-
-    let (answer, row) = one(|asked| {
-        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
-        false
-    });
-    assert_eq!((status(&answer), row["failure"].as_str()), ("200", "answer_cut"));
-    assert!(answer.ends_with("only this") && row["response_body_bytes"] == "9", "{row:#?}");
-
-    let (answer, row) = one(|asked| {
-        let _ = asked.stream.read(&mut [0]);
-        false
-    });
-    assert_eq!((status(&answer), row["failure"].as_str()), ("504", "response_timeout"));
-    assert_eq!(row["upstream_tries"], "1");
-
-    let (answer, row) = one(|asked| {
-        asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
-        let _ = asked.stream.read(&mut [0]);
-        false
-    });
-    assert_eq!((status(&answer), row["failure"].as_str()), ("200", "response_timeout"));
+    const CUT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this";
+    for (text, closes, expected) in [
+        ("", true, ("502", "empty_answer")),
+        ("garbage\r\n\r\n", true, ("502", "invalid_answer")),
+        (CUT, true, ("200", "answer_cut")),
+        ("", false, ("504", "response_timeout")),
+        (CUT, false, ("200", "response_timeout")),
+    ] {
+        let (answer, row) = one(move |asked| {
+            asked.answer(text);
+            let _ = !closes && asked.stream.read(&mut [0]).is_ok();
+            false
+        });
+        assert_eq!((status(&answer), row["failure"].as_str()), expected, "{text}");
+        assert!(closes || row["upstream_tries"] == "1", "{row:#?}");
+        assert!(text != CUT || answer.ends_with("only this"), "{answer}");
+        assert!(text != CUT || row["response_body_bytes"] == "9", "{row:#?}");
+    }
 }
 
 #[test]
@@ -70,7 +61,7 @@ fn a_reset_within_a_body_is_recorded() {
 
 #[test]
 fn a_request_that_no_backend_accepts_is_recorded() {
-    let lab = Lab::start(settings(&[nobody()]));
+    let lab = Lab::start(settings(&[unused_address()]));
     assert_eq!(status(&lab.get("/")), "502");
     let row = lab.request();
     assert_eq!(
@@ -83,7 +74,7 @@ fn a_request_that_no_backend_accepts_is_recorded() {
 #[test]
 fn a_dead_backend_costs_no_request_and_gets_no_more() {
     let app = backend(|asked| asked.ok("x"));
-    let mut settings = settings(&[app, nobody(), backend(|asked| asked.ok("y"))]);
+    let mut settings = settings(&[app, unused_address(), backend(|asked| asked.ok("y"))]);
     settings.upstream.ejection = Duration::from_secs(60);
     let lab = Lab::start(settings);
     for _ in 0..30 {
@@ -180,13 +171,12 @@ fn a_client_that_leaves_is_not_a_backend_failure() {
 #[test]
 fn the_idle_mismatch_costs_no_answer_and_is_learnt() {
     // The backend closes idle connections after 600 ms, before the load balancer does.
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         asked.ok("x");
         let stream = asked.stream.get_ref();
         stream.set_read_timeout(Some(Duration::from_millis(600))).expect("a socket");
         true
     });
-    let lab = Lab::start(settings(&[app]));
     for pause in [700, 700, 700, 550, 100, 50] {
         assert_eq!(status(&lab.get("/")), "200");
         std::thread::park_timeout(Duration::from_millis(pause));
@@ -305,7 +295,7 @@ fn a_connect_check_sends_no_request() {
             asked.ok("well")
         })
     });
-    let mut settings = settings(&[nobody(), one, two]);
+    let mut settings = settings(&[unused_address(), one, two]);
     settings.check = check(CheckKind::parse("connect").expect("it is one"));
     let lab = Lab::start(settings);
     wait_until("the failed check", || {
@@ -371,7 +361,7 @@ fn a_zone_without_backends_costs_no_request() {
     let lab = Lab::start(zoned([near, far]));
     assert!((0..20).all(|_| lab.get("/").ends_with("near")));
     // The zone's backend is down: requests go to the other zone, the first one after a try.
-    let lost = Lab::start(zoned([nobody(), far]));
+    let lost = Lab::start(zoned([unused_address(), far]));
     assert!((0..20).all(|_| lost.get("/").ends_with("far")));
     let rows = lost.end("request");
     assert_eq!(rows.len(), 20);

@@ -12,8 +12,8 @@ use crate::h2_frames::{
     DATA, END_HEADERS, END_STREAM, Field, FrameClient, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, get,
 };
-use crate::lab::{Lab, settings};
-use crate::vectors::{SeenRequests, strict_backend};
+use crate::lab::{Lab, h2c_settings};
+use crate::vectors::{SeenRequests, strict_backend, unescape};
 
 const PRIORITY: u8 = 2;
 const CONTINUATION: u8 = 9;
@@ -21,8 +21,7 @@ const CONTINUATION: u8 = 9;
 /// An edge for HTTP/2 without TLS before a strict HTTP/1.1 backend.
 fn lab() -> (Lab, SeenRequests) {
     let seen = SeenRequests::default();
-    let mut settings = settings(&[strict_backend(&seen)]);
-    settings.listeners[0].is_h2c = true;
+    let settings = h2c_settings(&[strict_backend(&seen)]);
     (Lab::start(settings), seen)
 }
 
@@ -63,60 +62,19 @@ fn head<'a>(other: &[Field<'a>]) -> Vec<Field<'a>> {
     kept.chain(pseudo).chain(plain).collect()
 }
 
+fn unescaped(text: &str) -> String {
+    String::from_utf8(unescape(text)).expect("heads are text")
+}
+
 /// OWASP/ASVS #1154 lists what a translation to HTTP/1.1 must refuse.
 #[test]
 fn heads_that_http1_reads_differently_reach_no_backend() {
     let (lab, seen) = lab();
     let mut passed = Vec::new();
-    for fields in [
-        vec![("X-Upper", "1")],
-        vec![("x", "a\r\nevil: 1")],
-        vec![("x", "a\nevil: 1")],
-        vec![("x", "a\revil: 1")],
-        vec![("x", "a\0b")],
-        vec![("a:b", "1")],
-        vec![("", "1")],
-        vec![("x y", "1")],
-        vec![("x\r\ny", "1")],
-        vec![("x:", "1")],
-        vec![("connection", "close")],
-        vec![("connection", "transfer-encoding")],
-        vec![("transfer-encoding", "chunked")],
-        vec![("transfer-encoding", "identity")],
-        vec![("keep-alive", "1")],
-        vec![("proxy-connection", "keep-alive")],
-        vec![("upgrade", "websocket")],
-        vec![("content-length", "5")],
-        vec![(":path", "")],
-        vec![(":path", "x")],
-        vec![(":path", "*")],
-        vec![(":path", "/ x HTTP/1.1")],
-        vec![(":path", "/\r\nHost: b")],
-        vec![(":path", "/p\tx")],
-        vec![(":path", "http://b/p")],
-        vec![(":method", "")],
-        vec![(":method", "GET / HTTP/1.1\r\nHost: b")],
-        vec![(":method", "GET /x")],
-        vec![(":method", "CONNECT")],
-        vec![(":scheme", "ftp")],
-        vec![(":scheme", "http://b/x?")],
-        vec![(":authority", "")],
-        vec![(":authority", "u@a")],
-        vec![(":authority", "a/b")],
-        vec![(":authority", "a b")],
-        vec![(":authority", "a\r\nx: y")],
-        vec![(":authority", "a:b")],
-        vec![(":authority", "a:65536")],
-        vec![(":authority", "a:80:80")],
-        vec![(":authority", "[::1")],
-        vec![(":path", "/p"), (":path", "/p")],
-        vec![(":method", "GET"), (":method", "POST")],
-        vec![(":authority", "a"), (":authority", "a")],
-        vec![(":status", "200")],
-        vec![(":foo", "1")],
-        vec![("host", "b")],
-        vec![("host", "a"), ("host", "a")],
-    ] {
+    for line in include_str!("vectors/heads.txt").lines().filter(|line| !line.starts_with('#')) {
+        let texts: Vec<String> = line.split(" | ").map(unescaped).collect();
+        let fields = texts.iter().map(|field| field.split_once('=').expect("a name and a value"));
+        let fields: Vec<Field<'_>> = fields.collect();
         let outcome = outcome(&lab, &seen, &head(&fields), "");
         if !is_refusal(&outcome) {
             passed.push(format!("{fields:?}: {outcome}"));
@@ -140,29 +98,31 @@ fn heads_that_http1_reads_differently_reach_no_backend() {
 #[test]
 fn lengths_that_differ_from_the_data_reach_no_backend() {
     let (lab, seen) = lab();
-    for lengths in [
-        &["4"][..],
-        &["6"],
-        &["0"],
-        &["+5"],
-        &["0x5"],
-        &["5, 5"],
-        &["5", "5"],
-        &["5", "6"],
-        &[""],
-        &["-5"],
-        &["5 "],
-        &["18446744073709551621"],
-    ] {
-        let fields: Vec<Field<'_>> =
-            lengths.iter().map(|length| ("content-length", *length)).collect();
-        let fields = [&[(":method", "POST")][..], &fields].concat();
+    for lengths in "4|6|0|+5|0x5|5, 5|5;5|5;6||-5|5 |18446744073709551621".split('|') {
+        let mut fields = vec![(":method", "POST")];
+        fields.extend(lengths.split(';').map(|length| ("content-length", length)));
         let outcome = outcome(&lab, &seen, &head(&fields), "hello");
         let is_harmless = is_refusal(&outcome) || !outcome.contains(": POST");
         assert!(is_harmless, "{lengths:?}: {outcome}");
     }
     let fields = head(&[(":method", "POST"), ("content-length", "5")]);
     assert_eq!(outcome(&lab, &seen, &fields, "hello"), "200: POST /p 5");
+}
+
+/// cloudflare/pingora#935: frames without data end no body in chunks, and not twice.
+#[test]
+fn frames_without_data_are_no_chunks() {
+    let (lab, seen) = lab();
+    let mut client = FrameClient::connect(lab.address, &[]);
+    for stream in [1, 3, 5] {
+        client.ask(stream, &head(&[(":method", "POST")]), false);
+        for part in ["", "hel", "", "lo", ""] {
+            client.data(stream, part.as_bytes(), false);
+        }
+        client.data(stream, b"", true);
+        assert_eq!(client.wait_for(HEADERS).payload.first(), Some(&0x88));
+    }
+    assert_eq!(*seen.lock().expect("no panic"), ["POST /p 5"; 3]);
 }
 
 #[test]
@@ -177,6 +137,8 @@ fn usual_heads_pass() {
         head(&[(":authority", "sub_domain.example.:8443")]),
         head(&[("cookie", "a=1"), ("cookie", "b=2")]),
         head(&[("x", "")]),
+        head(&[("http2-settings", "AAMAAABk")]),
+        head(&[("proxy", "b:3128")]),
         vec![(":method", "GET"), (":scheme", "http"), (":path", "/p"), ("host", "a")],
     ] {
         assert_eq!(outcome(&lab, &seen, &fields, ""), "200: GET /p 0", "{fields:?}");
@@ -245,12 +207,18 @@ fn reset(number: u32) -> Vec<u8> {
     [asking(number), frame([RST_STREAM, 0], 2 * number + 1, &[0, 0, 0, 8])].concat()
 }
 
+/// A request, and a window update that makes the edge reset it.
+fn made_reset(number: u32) -> Vec<u8> {
+    let overflow = frame([WINDOW_UPDATE, 0], 2 * number + 1, &[0x7f, 255, 255, 255]);
+    [asking(number), overflow].concat()
+}
+
 /// Frames within one request.
 fn within(number: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
     if number == 0 { asking(0) } else { frame([kind, 0], 1, payload) }
 }
 
-fn floods() -> [Flood; 9] {
+fn floods() -> [Flood; 10] {
     // An entry of 4,000 bytes in the header table, and references to it.
     let entry = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'y'; 4000]].concat();
     let bomb = [&block(&get("/p"))[..], &entry, &[0xbe; 12_000]].concat();
@@ -258,6 +226,7 @@ fn floods() -> [Flood; 9] {
         Flood::that_ends("continuations", |number| endless(number, &block(&[("x", "y")]))),
         Flood::that_ends("empty continuations", |number| endless(number, &[])),
         Flood::that_ends("rapid resets", reset),
+        Flood::that_ends("made resets", made_reset),
         Flood {
             count: 50,
             ..Flood::new("header bombs", move |number| {
@@ -274,7 +243,8 @@ fn floods() -> [Flood; 9] {
 
 /// netty/netty #13969, envoyproxy/envoy PR 33513, google/bumble #681 (CONTINUATION), apache/trafficserver
 /// PR 11345 and netty/netty PR 9461 (empty frames), amphp/http-server #101 and httpwg/http2-spec #112
-/// (PING), tempesta-tech/tempesta #1346 (WINDOW_UPDATE), and rapid resets.
+/// (PING), tempesta-tech/tempesta #1346 (WINDOW_UPDATE), rapid resets, and resets that the client makes the
+/// edge send (CVE-2025-8671).
 #[test]
 fn a_flood_of_frames_ends_or_costs_others_nothing() {
     let (lab, seen) = lab();

@@ -16,6 +16,7 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
+pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// A frame as received.
@@ -43,23 +44,33 @@ impl FrameClient {
     pub(crate) fn connect(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let mut client = Self(connect(address));
         client.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("it is open");
+        client.set(settings);
+        client
+    }
+
+    /// Sends settings.
+    pub(crate) fn set(&mut self, settings: &[(u16, u32)]) {
         let settings = settings
             .iter()
             .flat_map(|(key, value)| [&key.to_be_bytes()[..], &value.to_be_bytes()[..]].concat());
         let settings: Vec<u8> = settings.collect();
-        client.send(SETTINGS, 0, 0, &settings);
-        client
+        self.send(SETTINGS, 0, 0, &settings);
     }
 
-    /// Takes a connection as a server.
-    pub(crate) fn accept(mut stream: TcpStream) -> Option<Self> {
+    /// Takes a connection as a server with these settings.
+    pub(crate) fn accept(mut stream: TcpStream, settings: &[(u16, u32)]) -> Option<Self> {
         // What waits for an acknowledgement is lost when the socket closes with unread bytes.
         stream.set_nodelay(true).ok()?;
         let mut preface = [0; 24];
         stream.read_exact(&mut preface).ok()?;
         let mut server = Self(stream);
-        server.send(SETTINGS, 0, 0, &[]);
+        server.set(settings);
         Some(server)
+    }
+
+    /// The same connection, to send from elsewhere.
+    pub(crate) fn sender(&self) -> Self {
+        Self(self.0.try_clone().expect("a socket"))
     }
 
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {

@@ -24,11 +24,10 @@ fn half_close(stream: &TcpStream) {
 
 #[test]
 fn a_client_that_closes_its_side_gets_its_answer() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         pause(1500);
         asked.ok("late")
     });
-    let lab = Lab::start(settings(&[app]));
     let answer = ask_and_close(&lab, "GET /late HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("late"), "{answer}");
     let row = lab.request();
@@ -38,12 +37,11 @@ fn a_client_that_closes_its_side_gets_its_answer() {
 
 #[test]
 fn all_requests_before_the_end_are_answered_in_order() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         pause(50);
         let path = asked.head.split(' ').nth(1).unwrap_or_default().to_owned();
         asked.ok(&path)
     });
-    let lab = Lab::start(settings(&[app]));
     let text: String = (1..=20).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
     let answers = ask_and_close(&lab, &text);
     let bodies: Vec<&str> = answers.split("\r\n\r\n").skip(1).collect();
@@ -56,7 +54,7 @@ fn all_requests_before_the_end_are_answered_in_order() {
 
 #[test]
 fn a_complete_body_is_forwarded_and_a_truncated_one_fails() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         let mut body = [0; 5];
         if asked.stream.read_exact(&mut body).is_err() {
             return false;
@@ -64,7 +62,6 @@ fn a_complete_body_is_forwarded_and_a_truncated_one_fails() {
         pause(100);
         asked.ok(&String::from_utf8_lossy(&body))
     });
-    let lab = Lab::start(settings(&[app]));
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:";
     let whole = ask_and_close(&lab, &format!("{head} 5\r\n\r\nhello"));
     assert!(whole.ends_with("\r\n\r\nhello"));
@@ -110,7 +107,7 @@ fn a_half_closed_client_that_receives_data_is_kept() {
 
 #[test]
 fn a_connection_that_the_backend_half_closed_is_not_reused() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         asked.ok(&asked.number.to_string());
         half_close(asked.stream.get_ref());
         // It keeps reading: a request sent here would be lost.
@@ -119,7 +116,6 @@ fn a_connection_that_the_backend_half_closed_is_not_reused() {
         assert!(more.is_empty(), "a request after the end");
         false
     });
-    let lab = Lab::start(settings(&[app]));
     for number in 1..=3 {
         let answer = lab.get("/");
         assert!(answer.ends_with(&format!("\r\n\r\n{number}")), "{answer}");
@@ -131,7 +127,7 @@ fn a_connection_that_the_backend_half_closed_is_not_reused() {
 
 #[test]
 fn a_response_that_ends_by_closing_is_complete_and_an_empty_one_fails() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         if asked.head.starts_with("GET /none") {
             half_close(asked.stream.get_ref());
             let _ = asked.stream.read(&mut [0]);
@@ -144,7 +140,6 @@ fn a_response_that_ends_by_closing_is_complete_and_an_empty_one_fails() {
         let _ = asked.stream.read(&mut [0]);
         false
     });
-    let lab = Lab::start(settings(&[app]));
     let answer = lab.get("/");
     assert!(answer.contains("no length") && answer.contains(" at all"), "{answer}");
     assert!(lab.get("/none").starts_with("HTTP/1.1 502 "));

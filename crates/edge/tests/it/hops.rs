@@ -1,31 +1,17 @@
 //! HTTP between versions and hops: what a proxy has to translate, forward or keep to itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use weir_edge::{BackendSettings, RouteSettings};
 
 use crate::h2_frames::{DATA, Field, FrameClient, HEADERS, get};
-use crate::lab::{BackendRequest, Lab, backend, connect, read_all, read_answer, settings};
-
-/// A backend that reports each head that it gets, and answers `answer`.
-fn reporting(answer: &'static str) -> (SocketAddr, Receiver<String>) {
-    let (seen, heads) = channel();
-    let address = backend(move |asked| {
-        let _ = seen.send(asked.head.to_ascii_lowercase());
-        asked.answer(answer);
-        true
-    });
-    (address, heads)
-}
-
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-fn head(heads: &Receiver<String>) -> String {
-    heads.recv_timeout(crate::lab::PATIENCE).expect("a request reaches the backend")
-}
+use crate::lab::{
+    BackendRequest, Lab, OK, SWITCH, backend, connect, h2c_settings, next_head, read_all,
+    read_answer, reporting, settings,
+};
 
 /// Reads up to the end of a text.
 fn read_until(reader: &mut impl BufRead, end: &str) -> String {
@@ -38,25 +24,18 @@ fn read_until(reader: &mut impl BufRead, end: &str) -> String {
     text
 }
 
-/// `h2c` in front of an HTTP/1.1 backend.
-fn h2_lab(backend: SocketAddr) -> Lab {
-    let mut settings = settings(&[backend]);
-    settings.listeners[0].is_h2c = true;
-    Lab::start(settings)
-}
-
 /// cloudflare/pingora #892, haproxy/haproxy #127 and #135, varnishcache/varnish-cache #2291,
 /// jdx/pitchfork PR 845, tempesta-tech/tempesta #1396.
 #[test]
 fn cookies_of_http2_are_one_field_for_http1() {
     let (app, heads) = reporting(OK);
-    let lab = h2_lab(app);
+    let lab = Lab::start(h2c_settings(&[app]));
     let mut client = FrameClient::connect(lab.address, &[]);
     let mut fields = get("/");
     fields.extend([("cookie", "a=1"), ("x-a", "1"), ("cookie", "b=2"), ("cookie", "c=3; d=4")]);
     client.ask(1, &fields, true);
     client.wait_for(HEADERS);
-    let head = head(&heads);
+    let head = next_head(&heads);
     assert_eq!(head.matches("cookie:").count(), 1, "{head}");
     assert!(head.contains("cookie: a=1; b=2; c=3; d=4\r\n"), "{head}");
 }
@@ -68,7 +47,7 @@ fn http10_without_host_gets_the_name_of_the_backend() {
     let lab = Lab::start(settings(&[app]));
     let answer = lab.say("GET / HTTP/1.0\r\n\r\n");
     assert!(answer.contains(" 200 ") && answer.ends_with("ok"), "{answer}");
-    let head = head(&heads);
+    let head = next_head(&heads);
     assert!(head.starts_with("get / http/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("host: {app}\r\n")), "{head}");
 }
@@ -76,12 +55,11 @@ fn http10_without_host_gets_the_name_of_the_backend() {
 /// caddyserver/caddy #6041, h2o/h2o #1771, envoyproxy/envoy #25881, freenginx/nginx #3.
 #[test]
 fn interim_responses_are_forwarded_before_the_response_and_not_to_http10() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         asked.answer("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: x\r\nX: y\r\n\r\n");
         asked.answer("HTTP/1.1 102 Processing\r\n\r\n");
         asked.ok("page")
     });
-    let lab = Lab::start(settings(&[app]));
     for _ in 0..3 {
         let answer = lab.get("/");
         let early =
@@ -101,13 +79,12 @@ fn interim_responses_are_forwarded_before_the_response_and_not_to_http10() {
 fn interim_responses_are_not_held_back_and_stay_with_their_request() {
     let (go, wait) = channel::<()>();
     let wait = std::sync::Mutex::new(wait);
-    let app = backend(move |asked| {
+    let lab = Lab::with_backend(move |asked| {
         let path = asked.head.split(' ').nth(1).expect("a path").to_owned();
         asked.answer(&format!("HTTP/1.1 103 Early Hints\r\nLink: <{path}>\r\n\r\n"));
         let _ = wait.lock().expect("no panic").recv();
         asked.ok(&path)
     });
-    let lab = Lab::start(settings(&[app]));
     let mut reader = BufReader::new(lab.connect());
     let both = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
     reader.get_mut().write_all(both.as_bytes()).expect("it is open");
@@ -122,7 +99,7 @@ fn interim_responses_are_not_held_back_and_stay_with_their_request() {
 /// sozu-proxy/sozu #10, apache/httpd PR 319, h2o/h2o PR 3316, titanium-web-proxy #553.
 #[test]
 fn a_body_that_the_client_offers_waits_until_the_backend_wants_it() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         assert!(asked.head.to_ascii_lowercase().contains("expect: 100-continue\r\n"));
         if asked.head.contains("/refused") {
             asked.answer("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nno");
@@ -135,7 +112,6 @@ fn a_body_that_the_client_offers_waits_until_the_backend_wants_it() {
         asked.stream.read_exact(&mut body).expect("a body");
         asked.ok("taken")
     });
-    let lab = Lab::start(settings(&[app]));
     // A backend that sends no 100 is not waited for without end.
     for path in ["/wanted", "/silent"] {
         let (first, mut reader) = offer(&lab, path);
@@ -162,7 +138,7 @@ fn offer(lab: &Lab, path: &str) -> (String, BufReader<TcpStream>) {
 #[test]
 fn trailers_pass_in_both_directions_and_cannot_change_the_head() {
     let (seen, bodies) = channel();
-    let app = backend(move |asked| {
+    let lab = Lab::with_backend(move |asked| {
         let head = asked.head.to_ascii_lowercase();
         if head.starts_with("post") {
             let _ = seen.send(head + &read_until(asked.stream, "\r\n\r\n"));
@@ -173,7 +149,6 @@ fn trailers_pass_in_both_directions_and_cannot_change_the_head() {
         );
         true
     });
-    let lab = Lab::start(settings(&[app]));
     let answer =
         lab.say("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE, close\r\n\r\n");
     let lower = answer.to_ascii_lowercase();
@@ -186,6 +161,22 @@ fn trailers_pass_in_both_directions_and_cannot_change_the_head() {
     );
     let request = bodies.recv_timeout(crate::lab::PATIENCE).expect("a request");
     assert!(request.ends_with("5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"), "{request}");
+}
+
+#[test]
+fn trailers_over_http2_cannot_change_the_head() {
+    let trailers = ["", "Content-Length: 3\r\nConnection: close\r\n"].map(|more| {
+        let lab = Lab::start(h2c_settings(&[backend(move |asked| {
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n";
+            asked.answer(&format!("{head}X-Sum: 1\r\n{more}\r\n"));
+            true
+        })]));
+        let mut client = FrameClient::connect(lab.address, &[]);
+        client.ask(1, &get("/"), true);
+        client.wait_for(DATA);
+        client.wait_for(HEADERS).payload
+    });
+    assert_eq!(trailers[0], trailers[1]);
 }
 
 /// zalando/skipper PR 1863, envoyproxy/envoy #3515, bytedance/g3 #720.
@@ -248,11 +239,10 @@ fn a_client_that_still_sends_reads_the_early_response_and_not_a_reset() {
 /// sozu-proxy/sozu #16, http-party/node-http-proxy #59: the version in a response is the edge's own.
 #[test]
 fn a_backend_with_http10_does_not_end_the_clients_connection() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         asked.answer("HTTP/1.0 200 OK\r\n\r\nuntil the end");
         false
     });
-    let lab = Lab::start(settings(&[app]));
     let mut reader = BufReader::new(lab.connect());
     for _ in 0..2 {
         reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
@@ -267,18 +257,15 @@ fn a_backend_with_http10_does_not_end_the_clients_connection() {
 /// dotnet/yarp #877, traefik/traefik #9341, haproxy/haproxy #2928, golang/go #45785.
 #[test]
 fn only_websockets_are_switched_to() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         let head = asked.head.to_ascii_lowercase();
         if head.contains("upgrade: websocket\r\n") {
-            asked.answer(
-                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-            );
+            asked.answer(SWITCH);
             return echo(asked);
         }
         assert!(!head.contains("upgrade") && !head.contains("http2-settings"), "{head}");
         asked.ok("plain")
     });
-    let lab = Lab::start(settings(&[app]));
     for protocol in ["h2c", "TLS/1.0", "websocket, h2c", "h2c\r\nUpgrade: websocket", "foo"] {
         let answer = lab.say(&format!(
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\n\
@@ -317,7 +304,7 @@ fn a_backend_that_switches_to_another_protocol_is_refused() {
 }
 
 /// The head of a WebSocket over HTTP/2.
-fn websocket(path: &str) -> [Field<'_>; 6] {
+pub(crate) fn websocket(path: &str) -> [Field<'_>; 6] {
     [
         (":method", "CONNECT"),
         (":protocol", "websocket"),
@@ -329,7 +316,7 @@ fn websocket(path: &str) -> [Field<'_>; 6] {
 }
 
 /// vercel-labs/portless PR 363, caddyserver/caddy PR 6740, unjs/httpxy PR 150, apple/swift-nio-http2
-/// #92.
+/// #92; envoyproxy/envoy#38645 (only the first one of a connection).
 #[test]
 fn websockets_over_http2_become_upgrades() {
     let (seen, heads) = channel();
@@ -338,19 +325,18 @@ fn websockets_over_http2_become_upgrades() {
         if asked.head.starts_with("GET /no ") {
             return asked.ok("no websocket");
         }
-        asked.answer(
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Accept: x\r\n\r\n",
-        );
+        asked.answer(SWITCH);
         echo(asked)
     });
-    let lab = h2_lab(app);
+    let lab = Lab::start(h2c_settings(&[app]));
     let mut client = FrameClient::connect(lab.address, &[]);
     client.ask(1, &websocket("/ws?x=1"), false);
+    // Clients that save a round trip (elazarl/goproxy#801).
+    client.data(1, b"early\n", false);
     let answer = client.wait_for(HEADERS);
     // `:status: 200` is the eighth entry of HPACK's table.
     assert_eq!((answer.payload.first(), answer.is_last), (Some(&0x88), false));
-    let text = head(&heads);
+    let text = next_head(&heads);
     assert!(text.starts_with("get /ws?x=1 http/1.1\r\n"), "{text}");
     for field in
         ["upgrade: websocket", "connection: upgrade", "host: a", "sec-websocket-version: 13"]
@@ -359,20 +345,24 @@ fn websockets_over_http2_become_upgrades() {
     }
     let key = text.split("sec-websocket-key: ").nth(1).and_then(|rest| rest.lines().next());
     assert!(key.is_some_and(|key| key.len() == 24 && key.ends_with("==")), "{text}");
-    for line in ["hello\n", "again\n"] {
-        client.data(1, line.as_bytes(), false);
-        assert_eq!(client.wait_for(DATA).payload, line.as_bytes());
+    assert_eq!(client.wait_for(DATA).payload, b"early\n");
+    client.ask(7, &websocket("/ws?x=2"), false);
+    assert_eq!(client.wait_for(HEADERS).payload.first(), Some(&0x88));
+    for (stream, line) in [(1, "hello\n"), (7, "again\n"), (1, "once more\n")] {
+        client.data(stream, line.as_bytes(), false);
+        let echoed = client.wait_for(DATA);
+        assert_eq!((echoed.stream, &echoed.payload[..]), (stream, line.as_bytes()));
     }
     // Other requests pass on the same connection, and a response without a switch is no tunnel.
-    client.ask(3, &websocket("/no"), false);
+    client.ask(9, &websocket("/no"), false);
     let refused = client.wait_for(HEADERS);
     assert_ne!(refused.payload.first(), Some(&0x88), "502");
     let mut other = websocket("/ws");
     other[1] = (":protocol", "connect-udp");
-    client.ask(5, &other, false);
+    client.ask(11, &other, false);
     loop {
         let frame = client.next().expect("an answer");
-        if frame.stream == 5 && frame.kind == HEADERS {
+        if frame.stream == 11 && frame.kind == HEADERS {
             assert_ne!(frame.payload.first(), Some(&0x88), "400");
             break;
         }
@@ -393,17 +383,17 @@ fn options_of_the_whole_server_pass_on() {
     let lab = Lab::start(settings(&[app]));
     let answer = lab.say("OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(head(&heads).starts_with("options * http/1.1\r\n"));
+    assert!(next_head(&heads).starts_with("options * http/1.1\r\n"));
     // RFC 9112 §3.2.4: an absolute target without a path; the last proxy before the server ends it.
     for (target, expected) in [("http://a", "*"), ("http://a/", "/"), ("http://a?q", "/?q")] {
         let text = format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert!(lab.say(&text).starts_with("HTTP/1.1 200"), "{target}");
-        let seen = head(&heads);
+        let seen = next_head(&heads);
         assert!(seen.starts_with(&format!("options {expected} http/1.1\r\n")), "{seen}");
         assert!(seen.contains("\nhost: a\r\n"), "{seen}");
     }
     assert!(lab.say("GET * HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 400"));
-    let lab = h2_lab(app);
+    let lab = Lab::start(h2c_settings(&[app]));
     let mut client = FrameClient::connect(lab.address, &[]);
     client.ask(
         1,
@@ -411,18 +401,17 @@ fn options_of_the_whole_server_pass_on() {
         true,
     );
     client.wait_for(HEADERS);
-    assert!(head(&heads).starts_with("options * http/1.1\r\n"));
+    assert!(next_head(&heads).starts_with("options * http/1.1\r\n"));
 }
 
 #[test]
 fn an_unfinished_upload_does_not_poison_the_next_request() {
     // The backend answers early and keeps its connection: it must not get another request there.
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         let is_upload = asked.head.starts_with("POST");
         assert!(is_upload || asked.head.starts_with("GET"), "{}", asked.head);
         asked.ok(if is_upload { "early" } else { "fine" })
     });
-    let lab = Lab::start(settings(&[app]));
     let mut stream = connect(lab.address);
     let upload = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nbegin";
     stream.write_all(upload.as_bytes()).expect("it is open");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,45 @@ pub(crate) fn settings(backends: &[SocketAddr]) -> Settings {
     }
 }
 
+/// Settings with one listener for HTTP/2 without TLS.
+pub(crate) fn h2c_settings(backends: &[SocketAddr]) -> Settings {
+    let mut settings = settings(backends);
+    settings.listeners[0].is_h2c = true;
+    settings
+}
+
+/// A backend that reports each head that it gets, and answers `answer`.
+pub(crate) fn reporting(answer: &'static str) -> (SocketAddr, Receiver<String>) {
+    let (seen, heads) = channel();
+    let address = backend(move |asked| {
+        let _ = seen.send(asked.head.to_ascii_lowercase());
+        asked.answer(answer);
+        true
+    });
+    (address, heads)
+}
+
+/// The switch to a WebSocket.
+pub(crate) const SWITCH: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// The next head that a backend reports.
+pub(crate) fn next_head(heads: &Receiver<String>) -> String {
+    heads.recv_timeout(PATIENCE).expect("a request reaches the backend")
+}
+
 impl Lab {
     pub(crate) fn start(settings: Settings) -> Self {
         Self::start_with(settings, InheritedState::default())
+    }
+
+    /// An edge before a backend that calls `answer`, see [`backend`].
+    pub(crate) fn with_backend(
+        answer: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(settings(&[backend(answer)]))
     }
 
     pub(crate) fn start_with(settings: Settings, inherited: InheritedState) -> Self {
@@ -251,7 +288,7 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> Option<String> {
 }
 
 /// An address without listener.
-pub(crate) fn nobody() -> SocketAddr {
+pub(crate) fn unused_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound")
 }

@@ -1,14 +1,15 @@
 //! Limits are enforced, and refused connections are counted by reason.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::lab::{Lab, backend, connect, read_all, settings};
+use crate::h2_frames::{DATA, FrameClient, HEADERS, SETTINGS, frame, get};
+use crate::lab::{Lab, SWITCH, backend, connect, h2c_settings, read_all, settings};
 
 #[test]
 fn heads_have_a_size_and_a_time() {
-    let app = backend(|asked| asked.ok("x"));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok("x"))]);
     settings.limits.head_bytes = 8 << 10;
     settings.limits.head = Duration::from_secs(1);
     let lab = Lab::start(settings);
@@ -57,8 +58,7 @@ fn bodies_have_a_size_with_and_without_content_length() {
 
 #[test]
 fn idle_connections_close_and_slow_clients_time_out() {
-    let app = backend(|asked| asked.ok(&"x".repeat(16 << 20)));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok(&"x".repeat(16 << 20)))]);
     settings.limits.idle = Duration::from_secs(2);
     settings.limits.client_pause = Duration::from_secs(1);
     let lab = Lab::start(settings);
@@ -74,8 +74,7 @@ fn idle_connections_close_and_slow_clients_time_out() {
 
 #[test]
 fn connections_of_one_address_are_limited() {
-    let app = backend(|asked| asked.ok("x"));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok("x"))]);
     settings.limits.address_connections = 2;
     let lab = Lab::start(settings);
     let held = [lab.connect(), lab.connect()];
@@ -93,21 +92,86 @@ fn connections_of_one_address_are_limited() {
     crate::lab::wait_until("a free slot", || lab.get("/").starts_with("HTTP/1.1 200"));
 }
 
+/// envoyproxy/envoy#19045: over HTTP/2 as well.
 #[test]
 fn a_connection_carries_a_limited_number_of_requests() {
-    let app = backend(|asked| asked.ok("x"));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok("x"))]);
     settings.limits.connection_requests = 2;
-    let lab = Lab::start(settings);
+    let lab = Lab::start(settings.clone());
     let answer = lab.say(&"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3));
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 2, "{answer}");
     assert_eq!(answer.matches("connection: close").count(), 1, "{answer}");
+    settings.listeners[0].is_h2c = true;
+    let lab = Lab::start(settings);
+    let mut client = FrameClient::connect(lab.address, &[]);
+    client.ask(1, &get("/"), true);
+    client.wait_for(DATA);
+    client.ask(3, &get("/"), true);
+    // It ends with GOAWAY.
+    while client.next().is_some() {}
+    assert_eq!(lab.rows("request", 2).len(), 2);
+}
+
+/// userver-framework/userver#1303, haproxy/haproxy#1929, grpc/grpc PR 29050.
+#[test]
+fn clients_of_http2_that_do_not_begin_or_end_are_closed() {
+    let mut settings = h2c_settings(&[backend(|asked| asked.ok("x"))]);
+    settings.limits.idle = Duration::from_millis(300);
+    settings.limits.client_pause = Duration::from_millis(300);
+    let lab = Lab::start(settings);
+    let begin = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame([SETTINGS, 0], 0, &[])].concat();
+    // Nothing, a part of the beginning, all of it, after which GOAWAY is not acknowledged, and another one.
+    let sent = [&b""[..], &begin[..10], &begin[..], b"INVALID CONNECTION PREFACE\r\n\r\n"];
+    let clients = sent.map(|bytes| {
+        let mut client = lab.connect();
+        client.write_all(bytes).expect("it is open");
+        client
+    });
+    for mut client in clients {
+        client.read_to_end(&mut Vec::new()).expect("it is closed, not reset");
+    }
+}
+
+/// icing/mod_h2#104, dotnet/aspnetcore PR 44668.
+#[test]
+fn fields_are_limited_over_http2() {
+    let lab = Lab::start(h2c_settings(&[backend(|asked| asked.ok("x"))]));
+    let mut client = FrameClient::connect(lab.address, &[]);
+    for (stream, name, is_taken) in [(1, "x-a", false), (3, "cookie", true)] {
+        let fields = [get("/"), vec![(name, "a=1"); 101]].concat();
+        client.ask(stream, &fields, true);
+        assert_eq!(client.wait_for(HEADERS).payload[0] == 0x88, is_taken, "{name}");
+        client.wait_for(DATA);
+    }
+    assert_eq!(lab.rows("request", 2)[0]["http_response_status_code"], "431");
+}
+
+/// Never stops sending.
+fn flood(mut stream: &TcpStream) {
+    while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+}
+
+/// Both sides of a tunnel send and do not read.
+#[test]
+fn a_tunnel_in_which_both_sides_wait_ends() {
+    let mut settings = settings(&[backend(move |asked| {
+        asked.answer(SWITCH);
+        flood(asked.stream.get_ref());
+        false
+    })]);
+    settings.limits.tunnel_idle = Duration::from_millis(500);
+    let lab = Lab::start(settings);
+    let mut client = lab.connect();
+    let head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    client.write_all(head.as_bytes()).expect("it is open");
+    client.read_exact(&mut [0; 100]).expect("a tunnel");
+    flood(&client);
+    assert_eq!(lab.request()["failure"], "answer_cut");
 }
 
 #[test]
 fn sampled_rows_carry_their_ratio() {
-    let app = backend(|asked| asked.ok("x"));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok("x"))]);
     settings.record_one_of = 4;
     let lab = Lab::start(settings);
     (0..400).for_each(|_| assert!(lab.get("/").ends_with('x')));
@@ -115,4 +179,16 @@ fn sampled_rows_carry_their_ratio() {
     // Sampled by random ids: 100 expected, standard deviation 9.
     assert!((55..145).contains(&rows.len()), "{}", rows.len());
     assert!(rows.iter().all(|row| row["sampled_ratio"] == "0.25"), "{rows:#?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_a_refusal_with_its_reason() {
+    let lab = Lab::with_backend(|asked| asked.ok("x"));
+    assert!(lab.say("nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let rows = lab.rows("edge_refusal", 1);
+    assert_eq!(
+        (rows[0]["reason"].as_str(), rows[0]["received_bytes"].as_str()),
+        ("malformed", "12")
+    );
+    assert_eq!(rows[0]["client_address"], "127.0.0.1");
 }

@@ -18,8 +18,7 @@ use crate::name_server::{NameServer, Question, Reply};
 /// ZoeyVid/NPMplus #3485, GUI/nginx-upstream-dynamic-servers #32.
 #[test]
 fn a_name_that_does_not_resolve_takes_only_its_own_backend_out() {
-    let app = backend(|asked| asked.ok("there"));
-    let mut settings = settings(&[app]);
+    let mut settings = settings(&[backend(|asked| asked.ok("there"))]);
     settings.backends.push(BackendSettings::parse("gone.invalid:80").expect("a backend"));
     settings.upstream.panic_percent = 0;
     let lab = Lab::start(settings);

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
-use weir_edge::BackendSettings;
-
 use crate::h2_frames::{DATA, FrameClient, HEADERS, get};
-use crate::lab::{BackendRequest, Lab, PATIENCE, backend, nobody, read_answer, settings};
+use crate::lab::{
+    BackendRequest, Lab, PATIENCE, backend, h2c_settings, read_answer, settings, unused_address,
+};
 
 /// An edge before a backend that sends this text to each request.
-fn answering(text: &'static str) -> Lab {
-    Lab::start(settings(&[backend(move |asked| {
-        asked.answer(text);
+fn answering(text: impl Into<String>) -> Lab {
+    let text = text.into();
+    Lab::with_backend(move |asked| {
+        asked.answer(&text);
         true
-    })]))
+    })
 }
 
 /// Sends two requests on one connection, so that the second shows whether the first one's answer
@@ -43,11 +44,7 @@ fn a_length_beside_a_coding_is_dropped() {
 fn equal_lengths_become_one() {
     for lengths in ["Content-Length: 5\r\nContent-Length: 5", "Content-Length: 5, 5"] {
         let text = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\nhello");
-        let lab = Lab::start(settings(&[backend(move |asked| {
-            asked.answer(&text);
-            true
-        })]));
-        let answers = twice(&lab);
+        let answers = twice(&answering(text));
         assert_eq!(answers.matches("content-length: 5\r\n").count(), 2, "{answers}");
         assert_eq!(answers.matches("hello").count(), 2, "{answers}");
     }
@@ -197,6 +194,7 @@ fn what_is_no_answer_becomes_a_502() {
         "\r\n\r\n\r\n",
         "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\nabcde",
     ] {
         let lab = Lab::start(settings(&[backend(move |asked| {
             asked.answer(text);
@@ -233,11 +231,7 @@ fn an_answer_of_grpc_without_messages_ends_with_its_head() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 5\r\n\
          content-length: 0\r\n\r\n",
     );
-    let mut through = settings(&[]);
-    through.backends =
-        vec![BackendSettings::parse(&inner.address.to_string()).expect("an address")];
-    through.listeners[0].is_h2c = true;
-    let lab = Lab::start(through);
+    let lab = Lab::start(h2c_settings(&[inner.address]));
     let mut client = FrameClient::connect(lab.address, &[]);
     let mut fields = get("/shop.Orders/Get");
     fields[0].1 = "POST";
@@ -251,7 +245,7 @@ fn an_answer_of_grpc_without_messages_ends_with_its_head() {
 #[test]
 fn a_body_that_is_offered_over_http2_arrives() {
     let (seen, bodies) = channel();
-    let mut offered = settings(&[backend(move |asked: &mut BackendRequest<'_>| {
+    let offered = h2c_settings(&[backend(move |asked: &mut BackendRequest<'_>| {
         if asked.head.to_ascii_lowercase().contains("expect: 100-continue") {
             asked.answer("HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -264,7 +258,6 @@ fn a_body_that_is_offered_over_http2_arrives() {
         let _ = seen.send(body);
         asked.ok("stored")
     })]);
-    offered.listeners[0].is_h2c = true;
     let lab = Lab::start(offered);
     let mut client = FrameClient::connect(lab.address, &[]);
     let mut fields = get("/up");
@@ -301,11 +294,7 @@ fn other_transfer_codings_become_a_502() {
         let text = format!(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
         );
-        let lab = Lab::start(settings(&[backend(move |asked| {
-            asked.answer(&text);
-            false
-        })]));
-        let answer = lab.get("/");
+        let answer = answering(text).get("/");
         assert!(answer.starts_with("HTTP/1.1 502 "), "{coding}: {answer}");
     }
 }
@@ -318,7 +307,7 @@ fn a_body_moves_on_when_a_backend_refuses_the_connection() {
         let mut body = vec![0; 5000];
         asked.stream.read_exact(&mut body).is_ok() && asked.ok(&body.len().to_string())
     });
-    let lab = Lab::start(settings(&[nobody(), app]));
+    let lab = Lab::start(settings(&[unused_address(), app]));
     for _ in 0..10 {
         let head =
             "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5000\r\n\r\n";
@@ -356,15 +345,13 @@ fn uploads_are_not_held_back() {
 /// fields of the connection to the backend would end the stream of a client with HTTP/2.
 #[test]
 fn fields_of_the_backends_connection_reach_no_client_of_http2() {
-    let mut plain = settings(&[backend(|asked| {
+    let lab = Lab::start(h2c_settings(&[backend(|asked| {
         asked.answer(
             "HTTP/1.1 200 OK\r\nConnection: Keep-Alive, X-Hop\r\nKeep-Alive: timeout=5\r\nX-Hop: 1\r\n\
              Proxy-Connection: keep-alive\r\nUpgrade: h2,h2c\r\nContent-Length: 2\r\n\r\nok",
         );
         true
-    })]);
-    plain.listeners[0].is_h2c = true;
-    let lab = Lab::start(plain);
+    })]));
     let mut client = FrameClient::connect(lab.address, &[]);
     client.ask(1, &get("/"), true);
     let head = client.wait_for(HEADERS);
@@ -372,4 +359,18 @@ fn fields_of_the_backends_connection_reach_no_client_of_http2() {
     assert!(!head.is_last && data.payload == b"ok", "{head:?} {data:?}");
     let names = String::from_utf8_lossy(&head.payload).to_ascii_lowercase();
     assert!(!names.contains("x-hop") && !names.contains("upgrade"), "{names}");
+}
+
+/// CVE-2022-0711 (NixOS/nixpkgs#166651): a `Set-Cookie2` in an answer was an endless loop.
+#[test]
+fn odd_cookies_of_an_answer_are_passed_on() {
+    let lab = Lab::with_backend(|asked| {
+        asked.answer(
+            "HTTP/1.1 200 OK\r\nSet-Cookie2: a=b\r\nSet-Cookie2:\r\nSet-Cookie2: =;;\r\nContent-Length: 2\r\n\r\nok",
+        );
+        false
+    });
+    let answer = lab.get("/");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    assert_eq!(answer.to_ascii_lowercase().matches("set-cookie2:").count(), 3, "{answer}");
 }

@@ -57,8 +57,7 @@ fn a_request_is_proxied_and_its_row_is_complete() {
 
 #[test]
 fn connections_are_kept_on_both_sides_and_each_request_is_a_row() {
-    let app = backend(|asked| asked.ok(&asked.number.to_string()));
-    let lab = Lab::start(settings(&[app]));
+    let lab = Lab::with_backend(|asked| asked.ok(&asked.number.to_string()));
     let mut reader = BufReader::new(lab.connect());
     for number in 1..=5 {
         reader.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is open");
@@ -77,7 +76,7 @@ fn connections_are_kept_on_both_sides_and_each_request_is_a_row() {
 
 #[test]
 fn bodies_pass_in_both_directions_whatever_their_framing() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         let is_chunked = asked.head.contains("transfer-encoding: chunked");
         let length = if is_chunked { 12 + 5 } else { 7 };
         let mut body = vec![0; length];
@@ -87,7 +86,6 @@ fn bodies_pass_in_both_directions_whatever_their_framing() {
         asked.answer(&format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len()));
         true
     });
-    let lab = Lab::start(settings(&[app]));
     let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
     let sized = lab.say(&format!("{head}Content-Length: 7\r\n\r\n1234567"));
     assert!(sized.contains("\r\n7\r\n1234567\r\n0\r\n"), "{sized}");
@@ -103,8 +101,7 @@ fn bodies_pass_in_both_directions_whatever_their_framing() {
 #[test]
 fn a_large_answer_is_streamed_and_counted() {
     const BYTES: usize = 8 << 20;
-    let app = backend(|asked| asked.ok(&"x".repeat(BYTES)));
-    let lab = Lab::start(settings(&[app]));
+    let lab = Lab::with_backend(|asked| asked.ok(&"x".repeat(BYTES)));
     let answer = lab.get("/");
     assert!(answer.len() > BYTES);
     let row = lab.request();
@@ -112,9 +109,10 @@ fn a_large_answer_is_streamed_and_counted() {
     assert_eq!(row["response_bytes"], answer.len().to_string());
 }
 
+/// elazarl/goproxy#801: the client's first message comes in the segment of its request.
 #[test]
 fn a_websocket_becomes_a_tunnel() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         assert!(asked.head.contains("\r\nupgrade: websocket\r\n"), "{}", asked.head);
         // The first bytes of the new protocol come with the answer.
         asked.answer("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello");
@@ -124,11 +122,9 @@ fn a_websocket_becomes_a_tunnel() {
         let _ = asked.stream.get_mut().write_all(&bytes);
         false
     });
-    let lab = Lab::start(settings(&[app]));
     let mut stream = lab.connect();
     let head = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-    stream.write_all(head).expect("it is open");
-    stream.write_all(b"ping").expect("it is open");
+    stream.write_all(&[head, &b"ping"[..]].concat()).expect("it is open");
     let answer = read_all(&mut stream);
     assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nhelloecho ping"), "{answer}");
@@ -140,11 +136,10 @@ fn a_websocket_becomes_a_tunnel() {
 
 #[test]
 fn a_head_request_has_no_body_and_the_connection_goes_on() {
-    let app = backend(|asked| {
+    let lab = Lab::with_backend(|asked| {
         asked.answer("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
         true
     });
-    let lab = Lab::start(settings(&[app]));
     let mut stream = lab.connect();
     let head = "HEAD / HTTP/1.1\r\nHost: a\r\n";
     let text = format!("{head}\r\n{head}Connection: close\r\n\r\n");
@@ -156,8 +151,7 @@ fn a_head_request_has_no_body_and_the_connection_goes_on() {
 
 #[test]
 fn a_parked_connection_serves_again() {
-    let app = backend(|asked| asked.ok("x"));
-    let lab = Lab::start(settings(&[app]));
+    let lab = Lab::with_backend(|asked| asked.ok("x"));
     let mut reader = BufReader::new(lab.connect());
     for pause in [0, 2500, 1700] {
         // Long enough for the connection to be parked.

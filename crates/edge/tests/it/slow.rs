@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use weir_edge::BackendSettings;
 
+use crate::h2_backends::h2c_to;
 use crate::h2_frames::{DATA, FrameClient, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, get};
-use crate::lab::{Lab, PATIENCE, backend, connect, read_all, read_answer, settings, wait_until};
+use crate::lab::{
+    Lab, PATIENCE, backend, connect, h2c_settings, read_all, read_answer, settings, wait_until,
+};
 
 /// Holds answers back until it is opened.
 #[derive(Default)]
@@ -152,8 +155,7 @@ fn http2_streams_whose_window_stays_closed_are_ended() {
         let body = "x".repeat(200_000);
         if asked.head.contains("/small") { asked.ok("small") } else { asked.ok(&body) }
     });
-    let mut settings = settings(&[app]);
-    settings.listeners[0].is_h2c = true;
+    let mut settings = h2c_settings(&[app]);
     settings.limits.client_pause = Duration::from_secs(1);
     let lab = Lab::start(settings);
     let mut client = FrameClient::connect(lab.address, &[(INITIAL_WINDOW_SIZE, 0)]);
@@ -188,8 +190,7 @@ fn http2_streams_whose_body_stops_are_ended_one_by_one() {
         }
         asked.ok("fine")
     });
-    let mut settings = settings(&[app]);
-    settings.listeners[0].is_h2c = true;
+    let mut settings = h2c_settings(&[app]);
     settings.limits.client_pause = Duration::from_secs(1);
     let lab = Lab::start(settings);
     let mut client = FrameClient::connect(lab.address, &[]);
@@ -221,8 +222,7 @@ fn http2_streams_whose_body_stops_are_ended_one_by_one() {
 #[test]
 fn http2_streams_that_move_are_not_ended() {
     let app = backend(|asked| asked.ok(&"x".repeat(300_000)));
-    let mut settings = settings(&[app]);
-    settings.listeners[0].is_h2c = true;
+    let mut settings = h2c_settings(&[app]);
     settings.limits.client_pause = Duration::from_secs(2);
     let lab = Lab::start(settings);
     let mut client = FrameClient::connect(lab.address, &[(INITIAL_WINDOW_SIZE, 20_000)]);
@@ -491,13 +491,9 @@ fn a_backend_that_hangs_is_ejected_though_its_clients_leave() {
 
 /// An edge in front of a backend, and one in front of that edge over HTTP/2.
 fn edges_by_h2(app: SocketAddr) -> (Lab, Lab) {
-    let mut inner = settings(&[app]);
-    inner.listeners[0].is_h2c = true;
-    let inner = Lab::start(inner);
-    let mut outer = settings(&[]);
-    outer.backends =
-        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("an address")];
-    (inner, Lab::start(outer))
+    let inner = Lab::start(h2c_settings(&[app]));
+    let outer = Lab::start(h2c_to(inner.address));
+    (inner, outer)
 }
 
 /// golang/go#16510, nghttp2/nghttp2#713, httpwg/http2-spec#784: clients that do not read block no

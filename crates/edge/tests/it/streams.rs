@@ -3,19 +3,13 @@
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
-use weir_edge::BackendSettings;
-
-use crate::lab::{BackendRequest, Lab, backend, nobody, settings, wait_until};
+use crate::h2_backends::h2c_to;
+use crate::lab::{BackendRequest, Lab, backend, h2c_settings, unused_address, wait_until};
 
 /// An outer edge that speaks HTTP/2 to an inner one, which has a backend that does `what`.
 fn pair(what: impl Fn(&mut BackendRequest<'_>) -> bool + Send + Sync + 'static) -> (Lab, Lab) {
-    let mut inner = settings(&[backend(what)]);
-    inner.listeners[0].is_h2c = true;
-    let inner = Lab::start(inner);
-    let mut outer = settings(&[]);
-    let text = format!("h2c://{}", inner.address);
-    outer.backends = vec![BackendSettings::parse(&text).expect("a backend")];
-    (Lab::start(outer), inner)
+    let inner = Lab::start(h2c_settings(&[backend(what)]));
+    (Lab::start(h2c_to(inner.address)), inner)
 }
 
 /// Sends `count` requests at once; returns the responses.
@@ -84,9 +78,7 @@ fn a_stream_that_hangs_or_fails_does_not_affect_the_others() {
 #[test]
 fn an_idle_connection_closes_and_the_next_request_opens_another() {
     let (outer, inner) = pair(|asked| asked.ok("x"));
-    let mut settings = settings(&[]);
-    settings.backends =
-        vec![BackendSettings::parse(&format!("h2c://{}", inner.address)).expect("a backend")];
+    let mut settings = h2c_to(inner.address);
     settings.upstream.idle = Duration::from_secs(1);
     outer.edge.as_ref().expect("it runs").change(&settings).expect("good settings");
     for expected in [1, 2] {
@@ -101,10 +93,7 @@ fn an_idle_connection_closes_and_the_next_request_opens_another() {
 
 #[test]
 fn a_failed_connect_fails_all_waiting_requests_at_once() {
-    let mut settings = settings(&[]);
-    let text = format!("h2c://{}", nobody());
-    settings.backends = vec![BackendSettings::parse(&text).expect("a backend")];
-    let lab = Lab::start(settings);
+    let lab = Lab::start(h2c_to(unused_address()));
     let answers = ask_together(&lab, 20);
     assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 50")), "{answers:#?}");
     assert_eq!(lab.rows("request", 20).len(), 20);

@@ -109,7 +109,7 @@ fn read_chunks(stream: &mut BufReader<TcpStream>) -> Option<usize> {
     }
 }
 
-fn unescape(text: &str) -> Vec<u8> {
+pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
         rest = tail;
@@ -187,7 +187,7 @@ fn vectors() -> impl Iterator<Item = [&'static str; 3]> {
     })
 }
 
-/// Sends a vector on a connection of its own; returns all that the edge answers.
+/// Sends a vector on a new connection; returns all that the edge answers.
 fn send(lab: &Lab, bytes: &str) -> String {
     let mut stream = connect(lab.address);
     // The edge may refuse and close before it has all.
@@ -247,14 +247,21 @@ fn check_behind_the_edge(name: &str, server: &RealServer) {
         }
         let answer = send(&lab, bytes);
         let seen: Vec<&str> = answer.lines().filter(|line| line.starts_with("read ")).collect();
-        let expected: Vec<String> = expected
+        let mut expected: Vec<String> = expected
             .split("; ")
             .filter_map(|request| Some(format!("read {}", request.rsplit_once(' ')?.0)))
             .collect();
+        if kind == "incomplete" {
+            // The head is whole, and a server may answer before it has the body.
+            let head: Vec<&str> = bytes.splitn(3, ' ').take(2).collect();
+            expected = vec![format!("read {}", head.join(" "))];
+        }
         // A server may refuse what is valid: then it answers less, but nothing else.
         let mut rest = expected.iter();
         if seen.iter().all(|one| rest.any(|other| other == one)) {
-            same += usize::from(seen.len() == expected.len() && !seen.is_empty());
+            same += usize::from(
+                kind != "incomplete" && !seen.is_empty() && seen.len() == expected.len(),
+            );
         } else {
             wrong.push(format!("{vector}: {expected:?}, but {seen:?}"));
         }
