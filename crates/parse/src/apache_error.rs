@@ -31,7 +31,18 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> RowKind {
 /// Whether a line starts with the header of the format.
 pub(crate) fn is_likely(line: &str) -> bool {
     let bytes = line.as_bytes();
-    bytes.first() == Some(&b'[') && bytes.get(4) == Some(&b' ') && line.contains("] [")
+    let is_named = |head: &str| {
+        head.split_once(':').is_some_and(|(_, level)| severity::of_word(level).is_some())
+    };
+    match bytes {
+        [b'[', _, _, _, b' ', ..] => line.contains("] ["),
+        // `ErrorLogFormat` with `%{cu}t`: module, level and process tell it from other logs.
+        [b'[', _, _, _, _, b'-', ..] => {
+            let behind = line.split_once("] [").and_then(|(_, rest)| rest.split_once("] [pid "));
+            behind.is_some_and(|(head, _)| is_named(head))
+        }
+        _ => false,
+    }
 }
 
 fn head<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {

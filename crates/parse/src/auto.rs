@@ -70,7 +70,8 @@ impl AutoFormat {
     ) -> Result<RowKind, LineFault> {
         if let Some(json) = console_json::as_json(line, record) {
             record.taken_for = "console_json";
-            return self.json.parse(json, record);
+            let kind = self.json.parse(json, record)?;
+            return Ok(json_message::parse(kind, &mut self.contained, record));
         }
         if let Some(kind) = journal_export::parse(line, &mut self.contained, record) {
             record.taken_for = "journal";

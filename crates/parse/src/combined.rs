@@ -10,7 +10,7 @@ use weir_values::{number, peer_address};
 use crate::field::{self, Field};
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
-use crate::{haproxy_clf, logfmt, nginx_gateways, text, traefik};
+use crate::{gorouter, haproxy_clf, logfmt, nginx_gateways, request_line, text, traefik};
 
 /// Most words before the time.
 const MAX_HEAD_WORDS: usize = 10;
@@ -56,8 +56,16 @@ fn time_start(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     memchr::memchr_iter(b'[', bytes).take(4).find(|at| {
         let is_word = *at == 0 || bytes[at - 1] == b' ';
-        is_word && bytes.get(at + 3) == Some(&b'/')
+        is_word && (bytes.get(at + 3) == Some(&b'/') || *at > 0 && is_iso_time(&bytes[at + 1..]))
     })
+}
+
+/// Whether `2026-11-20T12:00:00Z] "` follows a bracket: nginx' `$time_iso8601` and others. At the start
+/// of a line it is Envoy's.
+fn is_iso_time(bytes: &[u8]) -> bool {
+    bytes.get(4) == Some(&b'-')
+        && bytes.get(10).is_some_and(|mark| b"T ".contains(mark))
+        && memchr::memchr(b']', bytes).is_some_and(|end| bytes[end + 1..].starts_with(b" \""))
 }
 
 fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
@@ -67,8 +75,10 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (request, rest) = request_end(rest.strip_prefix('"')?)?;
     let rest = rest.strip_prefix(' ')?.trim_start_matches(' ');
     let (upstream, rest) = rest.strip_prefix("to: ").map_or(("", rest), text::word);
-    let (status, rest) = text::word(rest);
-    let (bytes, rest) = text::word(rest);
+    let (status, behind_status) = text::word(rest);
+    let (bytes, rest) = text::word(behind_status);
+    // A format without the length.
+    let (bytes, rest) = if bytes.starts_with('"') { ("", behind_status) } else { (bytes, rest) };
     // `morgan`'s duration, before the length.
     let span = rest.strip_prefix("ms - ").filter(|_| number::float(bytes).is_some());
     let (span, (bytes, rest)) = match span {
@@ -91,11 +101,17 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
     if number::integer(status).is_none() && !is_unknown {
         return None;
     }
-    head_fields(head.trim_ascii(), record);
-    put_words(words, record);
+    if gorouter::is_end(values.rest) {
+        gorouter::put_head(head.trim_ascii(), [bytes, values.numbers], record);
+    } else {
+        head_fields(head.trim_ascii(), record);
+        put_words(words, record);
+        if !bytes.is_empty() {
+            record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
+        }
+    }
     record.put(["request", text::unescape(request, record.arena)], Field::RequestLine);
     record.put(["status", status], Field::Status);
-    record.put(["body_bytes_sent", bytes], Field::ResponseBodyBytesOrDash);
     if !upstream.is_empty() {
         record.put(["upstream_addr", upstream], Field::UpstreamAddress);
     }
@@ -103,7 +119,8 @@ fn fields<'a>(line: &'a str, record: &mut Record<'a>) -> Option<()> {
         record.put(["response_time", span], Field::DurationMillis);
     }
     tail_fields(&values, record);
-    Some(()).filter(|()| !bytes.is_empty())
+    // A torn line has no whole status.
+    Some(()).filter(|()| !bytes.is_empty() || is_whole && status.len() == 3)
 }
 
 /// Reads the bracketed time; WEBrick writes the name of its host's zone, which may be any.
@@ -118,6 +135,17 @@ fn read_time(time: &str, record: &mut Record<'_>) -> Option<Micros> {
 /// What some formats have between the time and the request, and the request: the host that APISIX
 /// writes, a number, or where the line begins with the time, the client as well.
 fn words_before_request(text: &str) -> (&str, &str) {
+    // Words in quotes, such as the host: a request has a blank, or its status behind it.
+    let mut at = 0;
+    while let Some(rest) = text[at..].strip_prefix('"')
+        && let Some(end) = rest.find([' ', '"']).filter(|end| rest[*end..].starts_with("\" \""))
+        && at < MAX_WORDS_BYTES
+    {
+        at += end + 3;
+    }
+    if at > 0 {
+        return (&text[..at - 1], &text[at..]);
+    }
     let head = &text.as_bytes()[..text.len().min(MAX_WORDS_BYTES)];
     let words = memchr::memchr(b'"', head).and_then(|at| text[..at].strip_suffix(' '));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_[], ".contains(&byte);
@@ -131,7 +159,8 @@ fn words_before_request(text: &str) -> (&str, &str) {
 }
 
 fn put_words<'a>(words: &'a str, record: &mut Record<'a>) {
-    for word in words.split(' ').filter(|word| !matches!(*word, "" | "-" | "[client")) {
+    let words = words.split(' ').map(|word| word.trim_matches('"'));
+    for word in words.filter(|word| !matches!(*word, "" | "-" | "[client")) {
         let bare = word.strip_prefix('[').unwrap_or(word).trim_end_matches([']', ',']);
         if peer_address::is_peer(bare) && record.is_free(Field::ClientAddress) {
             record.put(["remote_addr", bare], Field::ClientAddress);
@@ -162,7 +191,8 @@ fn is_host(word: &str) -> bool {
 pub(crate) fn request_end(text: &str) -> Option<(&str, &str)> {
     let first = text::quoted_end(text)?;
     let is_whole = first.0.rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
-    if is_whole || has_status(first.1) {
+    let is_method = |text: &str| request_line::is_method(text::word(text).0);
+    if is_whole || has_status(first.1) || !is_method(first.0) {
         return Some(first);
     }
     let later = memchr::memchr_iter(b'"', text.as_bytes()).take(MAX_QUOTES);
@@ -180,10 +210,18 @@ fn has_status(behind: &str) -> bool {
 
 /// The words that a logger writes before the line (`[time] [pid] [INFO] `), and the rest of the head.
 fn behind_logger(head: &str) -> (&str, &str) {
+    // Python's `INFO:aiohttp.access:`.
+    if let Some((level, rest)) = head.split_once(':')
+        && matches!(level, "DEBUG" | "INFO" | "WARNING" | "ERROR")
+        && let Some((name, rest)) = rest.split_once(':')
+    {
+        return (&head[..level.len() + 1 + name.len()], rest);
+    }
     let Some(before) = head.strip_suffix(" - -") else { return ("", head) };
     let Some((words, address)) = before.rsplit_once(' ') else { return ("", head) };
     let is_logger = words.starts_with('[') || words.contains(' ');
-    if is_logger && !words.ends_with(',') && peer_address::is_peer(address) {
+    let begins_with_peer = || peer_address::is_peer(text::word(words).0.trim_end_matches(','));
+    if is_logger && !words.ends_with(',') && peer_address::is_peer(address) && !begins_with_peer() {
         return (words, &head[words.len() + 1..]);
     }
     ("", head)
@@ -215,9 +253,24 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     if addresses.contains(',') {
         record.put(["http_x_forwarded_for", addresses], Field::ForwardedFor);
     } else if !addresses.is_empty() {
-        record.put(["remote_addr", addresses.trim_matches('"')], Field::ClientAddress);
+        // Amazon S3 has the ID of the bucket's owner in this place.
+        let field = if is_account(addresses) { Field::Attr } else { Field::ClientAddress };
+        record.put(["remote_addr", addresses.trim_matches('"')], field);
     }
+    let rest = put_further_addresses(addresses, rest, record);
     let (logname, user) = text::word(rest.strip_prefix(' ').unwrap_or(rest));
+    // Ingress-NGINX before 0.22.
+    let user = user
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] - "))
+        .map_or(user, |(_, user)| user);
+    let (logname, user) = (logname.trim_matches('"'), user.trim_matches([' ', '"']));
+    // BunkerWeb's `$remote_addr - $remote_user $server_name`.
+    let host_behind = user.strip_prefix("- ").filter(|host| host.contains('.') && is_host(host));
+    let user = if host_behind.is_some() { "" } else { user };
+    if let Some(host) = host_behind {
+        record.put(["server_name", host], Field::Host);
+    }
     // lighttpd's own format has the requested host in this place.
     let is_host = logname.contains('.') && !logname.contains('@');
     let field = if is_host { Field::Host } else { Field::Attr };
@@ -226,6 +279,28 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
         record.put(["remote_logname", host.unwrap_or(logname)], field);
     }
     record.attr(["remote_user", text::unescape(user, record.arena)]);
+}
+
+/// Takes the peer behind a list of `X-Forwarded-For`, or a list behind the peer, and returns the rest.
+fn put_further_addresses<'a>(first: &str, rest: &'a str, record: &mut Record<'a>) -> &'a str {
+    let text = rest.strip_prefix(' ').unwrap_or(rest);
+    let (words, behind) = text.split_at(list_length(text));
+    let list = words.trim_matches(['(', ')']);
+    if !peer_address::is_peer(list.split(',').next().unwrap_or_default()) {
+        return rest;
+    }
+    if first.contains(',') && !list.contains(',') {
+        record.put(["remote_addr", list], Field::ClientAddress);
+    } else if list.contains(',') || list.len() < words.len() {
+        record.put(["http_x_forwarded_for", list], Field::ForwardedFor);
+    } else {
+        return rest;
+    }
+    behind
+}
+
+fn is_account(word: &str) -> bool {
+    word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The length of words that end in commas, and one more.
@@ -243,6 +318,8 @@ fn list_length(text: &str) -> usize {
 
 /// The values behind the bytes.
 struct TailValues<'a> {
+    /// Host before the referer (IONOS).
+    host: &'a str,
     /// Numbers before the referer.
     numbers: &'a str,
     referer: Option<&'a str>,
@@ -252,6 +329,9 @@ struct TailValues<'a> {
 
 impl<'a> TailValues<'a> {
     fn new(text: &'a str) -> Self {
+        let (word, behind) = text::word(text);
+        let is_named = word.contains('.') && behind.starts_with('"') && is_host(word);
+        let (host, text) = if is_named { (word, behind) } else { ("", text) };
         let (numbers, text) = leading_numbers(text);
         let (referer, rest) = tail_value(text);
         let (user_agent, rest) = if referer.is_some() { tail_value(rest) } else { (None, rest) };
@@ -264,7 +344,7 @@ impl<'a> TailValues<'a> {
             None if referer.as_ref().is_some_and(is_agent) => (None, referer),
             _ => (referer, user_agent),
         };
-        Self { numbers, referer, user_agent, rest }
+        Self { host, numbers, referer, user_agent, rest }
     }
 }
 
@@ -311,11 +391,17 @@ fn tail_value(text: &str) -> (Option<&str>, &str) {
 }
 
 fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
+    if !values.host.is_empty() {
+        record.put(["http_host", values.host], Field::Host);
+    }
     if let Some(referer) = values.referer {
         record.put(["http_referer", text::unescape(referer, record.arena)], Field::Referer);
     }
     if let Some(agent) = values.user_agent {
         record.put(["http_user_agent", text::unescape(agent, record.arena)], Field::UserAgent);
+    }
+    if gorouter::is_end(values.rest) {
+        return gorouter::put_end(values.rest, record);
     }
     let is_apisix = !record.is_free(Field::Host)
         && !values.numbers.is_empty()

@@ -21,6 +21,9 @@ pub(crate) fn as_json<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a 
     let Some(at) = line.find("\t{") else { return behind_place(line, record) };
     let (head, object) = (&line[..at], &line[at + 1..]);
     let parts: Vec<&str> = head.split('\t').collect();
+    if let [time, tag] = parts.as_slice() {
+        return behind_tag([time, tag], object, record);
+    }
     let [time, level, between @ .., message] = parts.as_slice() else { return None };
     let is_head = parts.len() <= MAX_PARTS
         && severity::of_word(level).is_some()
@@ -43,6 +46,20 @@ pub(crate) fn as_json<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a 
     }
     json.push_str(members);
     Some(record.arena.alloc_str(&json))
+}
+
+/// The object of Fluentd's `out_file`, `2026-11-20T12:00:00+00:00 TAB tag TAB {…}`, and behind its members
+/// the time and the tag.
+fn behind_tag<'a>(
+    [time, tag]: [&str; 2],
+    object: &str,
+    record: &mut Record<'a>,
+) -> Option<&'a str> {
+    let members = object.strip_suffix('}')?.trim_end();
+    record.times.read(time).filter(|_| is_json(object.as_bytes()))?;
+    let comma = if members.ends_with('{') { "" } else { "," };
+    let pairs = format!("\"tag\":\"{}\",\"time\":\"{}\"", escaped(tag), escaped(time));
+    Some(record.arena.alloc_str(&format!("{members}{comma}{pairs}}}")))
 }
 
 /// The object of Beego's logger, `2026/11/20 12:00:00.123 [server.go:27]  {…}`, with its place.

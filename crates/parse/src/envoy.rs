@@ -74,8 +74,10 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKin
 /// programs keep their usual meanings.
 pub(crate) fn parse_json(record: &mut Record<'_>) -> RowKind {
     let pairs = record.take_pairs();
-    let has_time = has_key(&pairs, "start_time") || has_key(&pairs, "duration");
-    if has_time && has_key(&pairs, "response_code") {
+    let has_start = has_key(&pairs, "start_time");
+    // Others name Envoy's values as nginx does.
+    let has_status = has_key(&pairs, "response_code") || has_start && has_key(&pairs, "status");
+    if (has_start || has_key(&pairs, "duration")) && has_status {
         return put_all(&pairs, record);
     }
     for (key, value) in pairs {
@@ -141,12 +143,14 @@ fn meaning(key: &str) -> (&str, Field) {
         "method" | ":method" => return ("http_request_method", Field::Method),
         "path" | ":path" | "x-envoy-origin-path" => return ("url_path", Field::Target),
         "protocol" => return ("network_protocol_version", Field::Protocol),
-        "authority" | ":authority" => return ("server_address", Field::Host),
+        "authority" | ":authority" | "request_authority" => return ("server_address", Field::Host),
         "response_code" => "http_response_status_code",
         "bytes_received" => "request_bytes",
         "bytes_sent" => "response_body_bytes",
-        "duration" => "duration_seconds",
-        "upstream_service_time" | "x-envoy-upstream-service-time" => "upstream_header_seconds",
+        "duration" | "request_time" => "duration_seconds",
+        "upstream_service_time" | "x-envoy-upstream-service-time" | "upstream_response_time" => {
+            "upstream_header_seconds"
+        }
         "x_forwarded_for" | "x-forwarded-for" => return ("forwarded_for", Field::Attr),
         "user_agent" | "user-agent" => "user_agent_original",
         "request_id" | "x-request-id" => "request_id",
@@ -165,7 +169,8 @@ fn is_known(value: &str) -> bool {
 
 /// Fills the record with values under Istio's names.
 fn put_all<'a>(pairs: &[(&'a str, &'a str)], record: &mut Record<'a>) -> RowKind {
-    let of_http = ["method", ":method", "path", ":path", "x-envoy-origin-path", "protocol"];
+    let of_http =
+        ["method", ":method", "path", ":path", "x-envoy-origin-path", "protocol", "request_method"];
     let is_session = !pairs.iter().any(|pair| of_http.contains(&pair.0) && is_known(pair.1));
     record.put(["program", "envoy"], Field::Program);
     for (key, value) in pairs.iter().filter(|pair| is_known(pair.1)) {

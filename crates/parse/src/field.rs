@@ -175,6 +175,8 @@ pub(crate) fn of_key(key: &str) -> Field {
     match key {
         "@timestamp"
         | "timestamp"
+        | "timeStamp"
+        | "eventTimestamp"
         | "Timestamp"
         | "time"
         | "ts"
@@ -184,6 +186,9 @@ pub(crate) fn of_key(key: &str) -> Field {
         | "@t"
         | "asctime"
         | "timeMillis"
+        | "log_time"
+        | "logtime"
+        | "time_date"
         | "datetime.date"
         | "time.seconds"
         | "timestamp.seconds"
@@ -200,8 +205,8 @@ pub(crate) fn of_key(key: &str) -> Field {
         "method" | "http.request.method" | "http_request_method" | "http_method" | "verb" => {
             Field::Method
         }
-        "path" | "url.path" | "url_path" | "url" => Field::Target,
-        "query" | "query_strings" | "url.query" | "url_query" => Field::Query,
+        "path" | "url.path" | "url_path" | "uri_path" | "url" => Field::Target,
+        "query" | "query_strings" | "request_query" | "url.query" | "url_query" => Field::Query,
         "protocol" | "http_version" | "network.protocol.version" | "network_protocol_version" => {
             Field::Protocol
         }
@@ -220,10 +225,12 @@ pub(crate) fn of_key(key: &str) -> Field {
         "duration_us" => Field::DurationMicros,
         "requestId" | "x_request_id" => Field::RequestId,
         "message" | "Message" | "msg" | "body" | "Body" | "@m" | "@message" => Field::Message,
-        "log" | "event" | "error" | "@mt" | "MessageTemplate" => Field::MessageOtherwise,
-        "level" | "Level" | "severity" | "severity_text" | "SeverityText" | "lvl" | "loglevel"
-        | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname" | "level_name"
-        | "levelName" => Field::Severity,
+        "log" | "event" | "error" | "@mt" | "MessageTemplate" | "short_message" => {
+            Field::MessageOtherwise
+        }
+        "level" | "Level" | "severity" | "Severity" | "severity_text" | "SeverityText" | "lvl"
+        | "loglevel" | "log.level" | "log_level" | "LogLevel" | "@l" | "@level" | "levelname"
+        | "level_name" | "levelName" => Field::Severity,
         "severity_number" | "severityNumber" | "SeverityNumber" => Field::SeverityNumber,
         "service" | "service.name" | "service_name" | "program" | "app" | "application"
         | "appname" | "logger_name" | "programname" | "app-name" => Field::Program,
@@ -239,7 +246,7 @@ pub(crate) fn of_key(key: &str) -> Field {
 fn of_program_key(key: &str) -> Field {
     match key {
         "client" | "client.ip" | "source.ip" | "ip" | "remote" | "remoteAddr" | "remoteAddress"
-        | "remote_address" | "clientIP" | "clientIp" | "remoteIP" | "remoteIp" => {
+        | "remote_address" | "clientIP" | "clientIp" | "remoteIP" | "remoteIp" | "id.orig_h" => {
             Field::PeerAddress
         }
         "httpRequest.requestMethod"
@@ -253,7 +260,13 @@ fn of_program_key(key: &str) -> Field {
         | "reqId"
         | "elapsed_time"
         | "http.response.body.status_code"
-        | "record.error_severity" => Field::AccessMark,
+        | "record.error_severity"
+        | "properties"
+        | "properties.CsMethod"
+        | "properties.responseCode"
+        | "proxy.statusCode"
+        | "total_ns"
+        | "err_symbol" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
         "__REALTIME_TIMESTAMP" => Field::JournalTime,
         "request.uri" => Field::CaddyTarget,
@@ -277,9 +290,14 @@ fn of_program_key(key: &str) -> Field {
         "timeUnixNano" => Field::Time,
         "observedTimeUnixNano" => Field::TimeOtherwise,
         "body.stringValue" => Field::Message,
-        // PostgreSQL's `jsonlog`, ClickHouse, audit events of Kubernetes.
+        // PostgreSQL's `jsonlog`, ClickHouse, audit events of Kubernetes, NXLog, osquery.
         "error_severity" => Field::Severity,
-        "date_time" | "requestReceivedTimestamp" => Field::Time,
+        "date_time" | "requestReceivedTimestamp" | "EventTime" | "unixTime" => Field::Time,
+        "SourceName" => Field::Program,
+        "ProcessID" => Field::ProcessId,
+        // Entries of Google Cloud, and records of Azure.
+        "jsonPayload.message" => Field::Message,
+        "textPayload" | "resultDescription" => Field::MessageOtherwise,
         _ => of_syslog_key(key),
     }
 }
@@ -303,7 +321,9 @@ fn of_syslog_key(key: &str) -> Field {
 /// The meaning of a name of the Elastic Common Schema, of Logstash's patterns, or of web frameworks.
 fn of_schema_key(key: &str) -> Field {
     match key {
-        "http.version" | "httpversion" | "request_protocol" | "request_proto" => Field::Protocol,
+        "http.version" | "httpversion" | "http_protocol" | "request_protocol" | "request_proto" => {
+            Field::Protocol
+        }
         "url.original" | "requestUri" | "request_path" | "request.url" => Field::Target,
         "request.method" => Field::Method,
         "url.domain" | "httpHost" | "vhost" => Field::Host,
@@ -318,6 +338,7 @@ fn of_schema_key(key: &str) -> Field {
         | "responseLength"
         | "resp_size"
         | "response_body_size"
+        | "response_body_len"
         | "bodyBytesSent" => Field::ResponseBodyBytes,
         "userAgent" | "useragent" | "user-agent" | "httpUserAgent" | "request_user_agent" => {
             Field::UserAgent

@@ -27,7 +27,7 @@ pub(crate) fn put<'a>([key, value]: [&'a str; 2], record: &mut Record<'a>) {
         ("fwd", _) => record.put([key, value], Field::ForwardedFor),
         ("host", _) => record.put([key, value], Field::Host),
         ("bytes", _) => record.put([key, value], Field::ResponseBodyBytes),
-        ("protocol", _) if !value.starts_with("http/") => record.put([key, value], Field::Scheme),
+        ("protocol", _) if !value.contains(['.', '/']) => record.put([key, value], Field::Scheme),
         _ => record.put([key, value], field::of_key(key)),
     }
 }

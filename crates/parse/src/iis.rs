@@ -39,8 +39,28 @@ const OLD: [&str; 11] = [
 const REQUEST: [&str; 6] =
     ["cs-method", "cs-uri-stem", "cs-uri-query", "s-port", "cs-username", "c-ip"];
 
+/// First columns of http.sys' log of refused connections, which all versions have.
+const REFUSED: [&str; 9] =
+    ["date", "time", "c-ip", "c-port", "s-ip", "s-port", "cs-version", "cs-method", "cs-uri"];
+/// Its columns from the status.
+const REASON: [&str; 4] = ["sc-status", "s-siteid", "s-reason", "s-queuename"];
+
 /// The columns that a line has; `None` if its values do not show them.
 pub(crate) fn columns(values: &[&str]) -> Option<Vec<&'static str>> {
+    if is_refused(values) {
+        let streams: &[_] = match values.len() {
+            13 => &[],
+            14 => &["streamid"],
+            _ => &["streamid", "streamid_ex"],
+        };
+        let transport: &[_] = if values.len() == 16 { &["transport"] } else { &[] };
+        return Some([&REFUSED[..], streams, &REASON, transport].concat());
+    }
+    // A further column that an administrator added, of a proxy in front.
+    let (last, others) = values.split_last()?;
+    if last.contains(['.', ':']) && last.split(',').all(is_address) {
+        return Some([columns(others)?, vec!["X-Forwarded-For"]].concat());
+    }
     let method =
         values.windows(2).position(|pair| is_method(pair[0]) && pair[1].starts_with('/'))?;
     if values.len() == OLD.len() && method == 6 {
@@ -116,6 +136,12 @@ fn counts(values: &[&str]) -> Option<&'static [&'static str]> {
         }
         _ => return None,
     })
+}
+
+fn is_refused(values: &[&str]) -> bool {
+    let is_peer = |at: usize| is_address(values[at]) && is_number(values[at + 1]);
+    let is_version = |value: &str| value == "-" || value.starts_with("HTTP/");
+    (13..=16).contains(&values.len()) && is_peer(2) && is_peer(4) && is_version(values[6])
 }
 
 fn is_method(value: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Access lines in JSON of gateways, balancers and frameworks whose keys mean nothing elsewhere: Google
-//! Cloud, AWS's API Gateway, Azure, Cloudflare, Akamai, Kong, APISIX, Beego, Traefik, Serilog and Squid; and
-//! lines that are no requests, of Nextcloud, and of PostgreSQL in the log of CloudNativePG.
+//! Cloud, AWS's API Gateway, Azure, Cloudflare, Akamai, Vercel, Linkerd, Kong, APISIX, Beego, Traefik,
+//! Serilog and Squid; and lines that are no requests, of Nextcloud, MySQL, and of PostgreSQL in the log of
+//! CloudNativePG.
 //!
 //! Sources: each program's documentation of its log's fields. The surprising things: Azure's Application
 //! Gateway v1 writes whole milliseconds where v2 and Front Door write seconds with a point; Cloudflare
@@ -29,6 +30,36 @@ const DIALECTS: &[Dialect] = &[
         program: "",
         tier: "proxy",
         meaning: google_cloud,
+    },
+    Dialect {
+        signs: &["properties.CsMethod", "properties.ScStatus"],
+        program: "azure",
+        tier: "edge",
+        meaning: azure_app_service,
+    },
+    Dialect {
+        signs: &["properties.responseCode", "properties.url"],
+        program: "azure",
+        tier: "edge",
+        meaning: azure_api_management,
+    },
+    Dialect {
+        signs: &["proxy.statusCode", "proxy.path", "deploymentId"],
+        program: "vercel",
+        tier: "edge",
+        meaning: vercel,
+    },
+    Dialect {
+        signs: &["total_ns", "client.addr", "status"],
+        program: "linkerd",
+        tier: "proxy",
+        meaning: linkerd,
+    },
+    Dialect {
+        signs: &["err_symbol", "err_code", "label"],
+        program: "mysqld",
+        tier: "",
+        meaning: mysql,
     },
     Dialect {
         signs: &["properties.httpMethod", "properties.requestUri"],
@@ -85,6 +116,12 @@ const DIALECTS: &[Dialect] = &[
         meaning: aws_api_gateway,
     },
     Dialect {
+        signs: &["httpMethod", "routeKey", "requestTime"],
+        program: "apigateway",
+        tier: "edge",
+        meaning: aws_http_api,
+    },
+    Dialect {
         signs: &["elapsed_time", "request_method", "http_user_agent"],
         program: "",
         tier: "app",
@@ -109,6 +146,10 @@ const DIALECTS: &[Dialect] = &[
 pub(crate) fn parse(record: &mut Record<'_>) -> Option<RowKind> {
     let is_of = |dialect: &&Dialect| dialect.signs.iter().all(|key| record.text(key).is_some());
     let dialect = DIALECTS.iter().find(is_of)?;
+    // What a function of Vercel wrote has the values of its request beside it.
+    if dialect.program == "vercel" && record.text("message").is_some_and(|text| !text.is_empty()) {
+        return None;
+    }
     let texts = record.take_texts();
     for (key, value, _) in texts.iter() {
         let field = (dialect.meaning)(key);
@@ -183,6 +224,92 @@ fn azure(key: &str) -> Field {
         "serverResponseLatency" => Field::UpstreamResponse,
         "transactionId" | "trackingReference" => Field::RequestId,
         "backendPoolName" | "originName" => Field::UpstreamName,
+        _ => Field::Attr,
+    }
+}
+
+/// App Service, in the names of IIS.
+fn azure_app_service(key: &str) -> Field {
+    match key.strip_prefix("properties.").unwrap_or(key) {
+        "time" => Field::Time,
+        "CIp" => Field::ClientAddress,
+        "CsHost" => Field::Host,
+        "SPort" => Field::ServerPort,
+        "CsMethod" => Field::Method,
+        "CsUriStem" => Field::Target,
+        "CsUriQuery" => Field::Query,
+        "ScStatus" => Field::Status,
+        "CsBytes" => Field::RequestBytes,
+        "ScBytes" => Field::ResponseBytes,
+        "UserAgent" => Field::UserAgent,
+        "Referer" => Field::Referer,
+        "TimeTaken" => Field::DurationMillis,
+        _ => Field::Attr,
+    }
+}
+
+/// API Management's category `GatewayLogs`.
+fn azure_api_management(key: &str) -> Field {
+    match key.strip_prefix("properties.").unwrap_or(key) {
+        "time" => Field::Time,
+        "callerIpAddress" => Field::ClientAddress,
+        "durationMs" => Field::DurationMillis,
+        "correlationId" => Field::RequestId,
+        "method" => Field::Method,
+        "url" => Field::Target,
+        "clientProtocol" => Field::Protocol,
+        "responseCode" => Field::Status,
+        "requestSize" => Field::RequestBytes,
+        "responseSize" => Field::ResponseBytes,
+        "backendResponseCode" => Field::UpstreamStatus,
+        "backendTime" => Field::UpstreamResponseMillis,
+        "backendId" => Field::UpstreamName,
+        _ => Field::Attr,
+    }
+}
+
+/// Log drains of Vercel.
+fn vercel(key: &str) -> Field {
+    match key {
+        "proxy.timestamp" => Field::Time,
+        "timestamp" => Field::TimeOtherwise,
+        "proxy.clientIp" => Field::ClientAddress,
+        "proxy.method" => Field::Method,
+        "proxy.scheme" => Field::Scheme,
+        "proxy.host" => Field::Host,
+        "proxy.path" => Field::Target,
+        "proxy.statusCode" => Field::Status,
+        "proxy.referer" => Field::Referer,
+        "proxy.responseByteSize" => Field::ResponseBytes,
+        "requestId" => Field::RequestId,
+        _ => Field::Attr,
+    }
+}
+
+/// The access log of Linkerd's proxy in JSON.
+fn linkerd(key: &str) -> Field {
+    match key {
+        "timestamp" => Field::Time,
+        "client.addr" => Field::ClientAddress,
+        "host" => Field::Host,
+        "method" => Field::Method,
+        "uri" => Field::Target,
+        "version" => Field::Protocol,
+        "status" => Field::Status,
+        "request_bytes" => Field::RequestBytes,
+        "response_bytes" => Field::ResponseBodyBytes,
+        "total_ns" => Field::DurationNanos,
+        "user_agent" => Field::UserAgent,
+        _ => Field::Attr,
+    }
+}
+
+/// MySQL's `log_sink_json`: the number `prio` is not syslog's.
+fn mysql(key: &str) -> Field {
+    match key {
+        "time" => Field::Time,
+        "label" => Field::Severity,
+        "msg" => Field::Message,
         _ => Field::Attr,
     }
 }
@@ -317,6 +444,11 @@ fn aws_api_gateway(key: &str) -> Field {
         "integrationStatus" => Field::UpstreamStatus,
         _ => field::of_key(key),
     }
+}
+
+/// HTTP APIs of API Gateway.
+fn aws_http_api(key: &str) -> Field {
+    if key == "path" { Field::Target } else { aws_api_gateway(key) }
 }
 
 /// Access lines of Beego: a duration of Go, and the time of the request under nginx' name of its duration.

@@ -94,10 +94,11 @@ impl JsonLines {
         if !record.is_free(Field::ResponseFlags) {
             return Ok(envoy::parse_json(record));
         }
-        if !record.is_free(Field::AccessMark)
-            && let Some(kind) = json_access::parse(record)
-        {
-            return Ok(kind);
+        if !record.is_free(Field::AccessMark) {
+            self.unfold_properties(record);
+            if let Some(kind) = json_access::parse(record) {
+                return Ok(kind);
+            }
         }
         if !record.is_free(Field::MongoTime) {
             let level = record.text("s").and_then(severity::of_mongodb);
@@ -138,6 +139,21 @@ impl JsonLines {
         repair.invalid_utf8 |= scanner.repair.invalid_utf8;
         repair.loose_json |= scanner.repair.loose_json;
         Ok(())
+    }
+
+    /// Reads an object that Azure writes as a text in `properties`; a text that is none stays.
+    fn unfold_properties<'a>(&self, record: &mut Record<'a>) {
+        const KEY: &str = "properties";
+        let Some(text) = record.text(KEY) else { return };
+        let texts = record.take_texts();
+        for (key, value, field) in texts.iter().filter(|(key, ..)| *key != KEY) {
+            record.put([key, value], field);
+        }
+        let mut scanner = JsonScanner::new(text, record.arena);
+        let read = scanner.open().and_then(|()| self.nested(&mut scanner, KEY, 1, record));
+        if read.and_then(|()| scanner.close()).is_err() {
+            record.put_back(texts);
+        }
     }
 
     #[inline]

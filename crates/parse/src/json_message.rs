@@ -10,7 +10,7 @@ use crate::field::Field;
 use crate::record::{Envelope, Record, RowKind, TextList};
 
 /// Keys of the line, in this order.
-const KEYS: [&str; 4] = ["message", "MESSAGE", "log", "msg"];
+const KEYS: [&str; 5] = ["message", "MESSAGE", "log", "msg", "textPayload"];
 
 /// Reads the message of the JSON object in the record, if it is a line of a known format.
 pub(crate) fn parse<'a>(

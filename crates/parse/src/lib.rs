@@ -28,6 +28,7 @@ mod envoy;
 mod field;
 mod format;
 mod formats;
+mod gorouter;
 mod grok;
 mod haproxy;
 mod haproxy_clf;

@@ -2,7 +2,7 @@
 //! read.
 
 use weir_tables::Micros;
-use weir_values::{peer_address, severity};
+use weir_values::{number, peer_address, severity};
 
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{Record, RowKind};
@@ -10,6 +10,8 @@ use crate::text;
 
 /// Leading words that are checked for a severity.
 const FRONT_WORDS: usize = 3;
+/// Leading words that are checked for a severity in capitals before a colon.
+const LATE_WORDS: usize = 5;
 
 pub(crate) const FORMAT: NamedFormat = NamedFormat {
     name: "text",
@@ -28,7 +30,8 @@ pub(crate) const FORMAT: NamedFormat = NamedFormat {
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) {
     record.log.body = line;
     let known = redis(line, record).or_else(|| varnish(line, record));
-    if known.or_else(|| sssd(line, record)).is_some() {
+    let known = known.or_else(|| sssd(line, record)).or_else(|| zabbix(line, record));
+    if known.is_some() {
         return;
     }
     let front = front(line);
@@ -57,6 +60,22 @@ fn redis(line: &str, record: &mut Record<'_>) -> Option<()> {
         _ => return None,
     };
     (record.ts, record.log.severity) = (Some(ts), Some(severity));
+    record.log.process_id = number::integer(process);
+    Some(())
+}
+
+/// Zabbix: process, date and clock, `  812:20261120:120000.123 text`.
+fn zabbix(line: &str, record: &mut Record<'_>) -> Option<()> {
+    let (process, rest) = line.trim_start_matches(' ').split_once(':')?;
+    let (time, _) = text::word(rest);
+    let (date, clock) = time.split_once(':').filter(|(date, clock)| {
+        [process, date].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+            && (date.len(), clock.len()) == (8, 10)
+            && clock.is_ascii()
+    })?;
+    let time = format!("{date} {}:{}:{}", &clock[..2], &clock[2..4], &clock[4..]);
+    record.ts = Some(record.times.read(&time)?);
+    record.log.process_id = number::integer(process);
     Some(())
 }
 
@@ -96,19 +115,32 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
     {
         return Some((ts, &behind[used..]));
     }
+    // Tornado's `[W 261120 12:00:00 web:2348] `.
+    if let [b'[', b'D' | b'I' | b'W' | b'E' | b'C'] = word.as_bytes()
+        && let Some((ts, _)) = record.times.read_any_front(behind)
+    {
+        return Some((ts, word));
+    }
     if word == "[Nest]" {
         let (_, behind) = behind.split_once(" - ")?;
         let (ts, used) = record.times.read_any_front(behind)?;
         return Some((ts, &behind[used..]));
     }
-    let number = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    // A process, as NATS writes it.
-    let is_process = number.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    // A thread, also of several words (Suricata's `[812 - Suricata-Main] `).
+    if let Some((_, behind)) = line.strip_prefix('[').and_then(|rest| rest.split_once("] "))
+        && let Some((ts, used)) = record.times.read_front(behind)
+    {
+        return Some((ts, &behind[used..]));
+    }
+    // A process.
+    let is_process = word.bytes().all(|byte| byte.is_ascii_digit());
     let is_client = || word.contains(['.', ':']) && peer_address::is_peer(word);
     if !word.ends_with(':') && level_of(word).is_none() && !is_process && !is_client() {
         return None;
     }
+    // Solr's `WARN  - 2026-11-20 …`.
     let behind = behind.trim_start_matches(' ');
+    let behind = behind.strip_prefix("- ").unwrap_or(behind);
     let front = front(behind);
     let behind_thread = || behind.strip_prefix('[')?.split_once("] ").map(|(_, rest)| rest);
     let found = |text: &'a str| record.times.read_front(text).map(|(ts, used)| (ts, &text[used..]));
@@ -123,12 +155,14 @@ pub(crate) fn severity_of(line: &str, record: &Record<'_>) -> Option<&'static st
 }
 
 /// A line without the marks that some programs write before the time (`[`, WebLogic's `####<`, Ruby's
-/// `I, [`).
+/// `I, [`, MySQL's `# Time: ` in its slow log).
 fn front(line: &str) -> &str {
+    let line = line.trim_start_matches(' ');
     if let [b'D' | b'I' | b'W' | b'E' | b'F' | b'A', b',', b' ', b'[', ..] = line.as_bytes() {
         return &line[4..];
     }
-    line.strip_prefix("####<").or_else(|| line.strip_prefix('[')).unwrap_or(line)
+    let known = line.strip_prefix("####<").or_else(|| line.strip_prefix("# Time: "));
+    known.or_else(|| line.strip_prefix('[')).unwrap_or(line)
 }
 
 /// A severity in capitals (`WARN`, `INFO:`, `WARN[0012]`, `app.ERROR:`), in brackets (`[error]`,
@@ -138,15 +172,17 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
     let text = text.trim_start_matches([']', ' ']);
     // PHP-FPM's, for what PHP wrote.
     let text = text.strip_prefix("NOTICE: PHP message: ").unwrap_or(text);
-    if let Some(severity) = severity::of_php(text) {
+    if let Some(severity) = severity::of_php(text).or_else(|| nagios(text)) {
         return Some(severity);
     }
     // `[ info] ` of Fluent Bit, `[info     ] ` of structlog.
     let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let padded = bracketed.filter(|(level, _)| level.trim_ascii().len() < level.len());
-    // NLog's `|Warn|`.
+    // NLog's `|Warn|`, and zap's tabs.
     let barred = text.strip_prefix('|').and_then(|rest| rest.split_once('|'));
-    if let Some(severity) = padded.or(barred).and_then(|(level, _)| level_word(level)) {
+    let tabbed = || text.strip_prefix('\t').and_then(|rest| rest.split_once('\t'));
+    let parted = padded.or(barred).or_else(tabbed);
+    if let Some(severity) = parted.and_then(|(level, _)| level_word(level)) {
         return Some(severity);
     }
     // `12][error][config] ` of Envoy.
@@ -163,9 +199,33 @@ fn severity_at_front(text: &str) -> Option<&'static str> {
     {
         return Some(severity);
     }
-    let words = text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
-    let found = words.take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text));
-    found.or_else(|| severity::of_postgresql(text))
+    let words = || text.split_ascii_whitespace().filter(|word| !bare(word).is_empty());
+    let found = words().take(FRONT_WORDS).find_map(level_of).or_else(|| severity_of_letter(text));
+    // Sidekiq's, behind process, thread, class and job.
+    let late = || words().take(LATE_WORDS).find_map(|word| capitals(word.strip_suffix(':')?));
+    found.or_else(late).or_else(|| severity::of_postgresql(text))
+}
+
+/// The state in `SERVICE ALERT: host;service;CRITICAL;…` of Nagios, Naemon and Icinga 1.
+fn nagios(text: &str) -> Option<&'static str> {
+    const KINDS: [(&str, usize); 8] = [
+        ("SERVICE ALERT: ", 2),
+        ("CURRENT SERVICE STATE: ", 2),
+        ("INITIAL SERVICE STATE: ", 2),
+        ("SERVICE NOTIFICATION: ", 3),
+        ("HOST ALERT: ", 1),
+        ("CURRENT HOST STATE: ", 1),
+        ("INITIAL HOST STATE: ", 1),
+        ("HOST NOTIFICATION: ", 2),
+    ];
+    let (values, state) =
+        KINDS.iter().find_map(|(kind, state)| Some((text.strip_prefix(kind)?, *state)))?;
+    match values.split(';').nth(state)? {
+        "OK" | "UP" => Some("info"),
+        "WARNING" | "UNKNOWN" => Some("warn"),
+        "CRITICAL" | "DOWN" | "UNREACHABLE" => Some("critical"),
+        _ => None,
+    }
 }
 
 /// A level between brackets or bars; a number there is a process.
@@ -176,8 +236,9 @@ fn level_word(level: &str) -> Option<&'static str> {
 
 /// The level that a word in lower case with a colon is: winston's `error:`, .NET's `fail:`.
 fn severity_before_colon(word: &str) -> Option<&'static str> {
-    // Varnish's `Error:`.
-    match word.strip_suffix(':')? {
+    let word = word.strip_suffix(':')?;
+    // Icinga's `warning/cli:`, Varnish's `Error:`.
+    match word.split_once('/').map_or(word, |(level, _)| level) {
         "Debug" => Some("debug"),
         "Info" => Some("info"),
         "Notice" => Some("notice"),
@@ -186,8 +247,9 @@ fn severity_before_colon(word: &str) -> Option<&'static str> {
         "Critical" | "Fatal" => Some("critical"),
         "panic" => Some("critical"),
         "fail" => Some("error"),
-        level @ ("trace" | "trce" | "verbose" | "debug" | "dbug" | "info" | "notice" | "warn"
-        | "warning" | "err" | "error" | "crit" | "critical" | "fatal") => severity::of_word(level),
+        level @ ("trace" | "trce" | "verbose" | "debug" | "dbug" | "info" | "information"
+        | "notice" | "warn" | "warning" | "err" | "error" | "crit" | "critical"
+        | "fatal") => severity::of_word(level),
         _ => None,
     }
 }
@@ -211,6 +273,12 @@ fn level_of(word: &str) -> Option<&'static str> {
     if let [b'E' | b'W' | b'I' | b'D', b'!'] = word.as_bytes() {
         return severity::of_mongodb(&word[..1]);
     }
+    // Tornado's and Gitea's.
+    if let [b'[', b'F' | b'E' | b'W' | b'I' | b'D']
+    | [b'[', b'F' | b'E' | b'W' | b'I' | b'D', b']'] = word.as_bytes()
+    {
+        return severity::of_mongodb(&word[1..2]);
+    }
     // Stunnel's `LOG3[28228:1]:`.
     if let [b'L', b'O', b'G', digit @ b'0'..=b'7', b'[', ..] = word.as_bytes() {
         return severity::of_syslog(i64::from(digit - b'0'));
@@ -222,7 +290,7 @@ fn level_of(word: &str) -> Option<&'static str> {
     if is_bracketed && is_word(bare) {
         return severity::of_word(bare);
     }
-    let parts = bare.split([':', '/', '[', ']', '(']).take(2);
+    let parts = bare.split([':', '/', '[', ']', '(']).take(2).map(|part| part.trim_matches('-'));
     let channel = word.strip_suffix(':').and_then(|name| name.rsplit_once('.'));
     parts.chain(channel.map(|(_, level)| level)).find_map(capitals)
 }

@@ -12,9 +12,12 @@ use crate::{heroku, text};
 const PARTED_TIME_PAIRS: usize = 6;
 /// Fewest pairs of a logfmt line.
 const MIN_PAIRS: usize = 3;
+/// Most quotes that are tried as the end of a value.
+const MAX_QUOTES: usize = 16;
 
 /// Reads a line; `None`, with the record unchanged, if it is not in this format.
 pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKind> {
+    let line = if has_commas(line) { without_commas(line, record) } else { line };
     // Some formats of nginx have the time in brackets before the pairs.
     let bracketed = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     let (time, line) = bracketed.unwrap_or(("", line));
@@ -58,6 +61,25 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKin
         record.put([pair.key, text], field::of_key(pair.key));
     }
     Some(record.guess_kind())
+}
+
+/// Whether a line is FortiMail's, which has commas between its pairs: `date=2026-11-20,time=…`.
+fn has_commas(line: &str) -> bool {
+    line.starts_with("date=") && line.get(15..21) == Some(",time=")
+}
+
+/// A line with blanks in place of the commas outside of quotes.
+fn without_commas<'a>(line: &str, record: &Record<'a>) -> &'a str {
+    let mut quote = None;
+    let spaced = line.chars().map(|letter| {
+        match (quote, letter) {
+            (None, '"' | '\'') => quote = Some(letter),
+            (Some(open), _) if open == letter => quote = None,
+            _ => {}
+        }
+        if letter == ',' && quote.is_none() { ' ' } else { letter }
+    });
+    record.arena.alloc_str(&spaced.collect::<String>())
 }
 
 /// The pairs of a text that has nothing else.
@@ -118,7 +140,7 @@ impl<'a> Iterator for PairIter<'a> {
                 (Some(value), rest, is_escaped)
             }
         };
-        if !rest.is_empty() && !rest.starts_with([' ', '\t']) {
+        if !is_end(rest) {
             return None;
         }
         self.rest = rest.trim_ascii_start();
@@ -130,19 +152,30 @@ impl<'a> Iterator for PairIter<'a> {
 /// without escapes, as in Go, and so do single quotes.
 fn value(text: &str) -> Option<(&str, &str, bool)> {
     if let Some(quoted) = text.strip_prefix('"') {
-        return text::quoted_end(quoted).map(|(value, rest)| (value, rest, true));
+        let first = text::quoted_end(quoted)?;
+        // Some writers escape no quote: the value ends at the first one before a blank.
+        let later = memchr::memchr_iter(b'"', quoted.as_bytes()).take(MAX_QUOTES);
+        let mut later = later.map(|at| (&quoted[..at], &quoted[at + 1..]));
+        let found = later.find(|end| end.0.len() >= first.0.len() && is_end(end.1));
+        let (value, rest) = found.unwrap_or(first);
+        return Some((value, rest, true));
     }
     for quote in ['`', '\''] {
         // In the middle of a value, as in `it's`, it is a letter.
         if let Some((value, rest)) =
             text.strip_prefix(quote).and_then(|rest| rest.split_once(quote))
-            && (rest.is_empty() || rest.starts_with([' ', '\t']))
+            && is_end(rest)
         {
             return Some((value, rest, false));
         }
     }
     let (value, rest) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
     Some((value, rest, true))
+}
+
+/// Whether a pair may end before this text.
+fn is_end(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with([' ', '\t'])
 }
 
 fn is_key_byte(byte: u8) -> bool {

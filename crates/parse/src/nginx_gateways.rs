@@ -10,7 +10,7 @@
 //!
 //! Lists are separated by commas, and by colons where a request was redirected within nginx.
 
-use weir_values::number;
+use weir_values::{number, peer_address};
 
 use crate::field::Field;
 use crate::record::Record;
@@ -21,8 +21,10 @@ use crate::text;
 pub(crate) fn parse_end<'a>(rest: &'a str, record: &mut Record<'a>) -> Option<()> {
     let (request_length, rest) = text::word(rest);
     let (request_time, rest) = text::word(rest);
-    let (name, rest) = rest.strip_prefix('[')?.split_once("] [")?;
-    let (other_name, rest) = rest.split_once("] ")?;
+    let (name, rest) = rest.strip_prefix('[')?.split_once("] ")?;
+    // Versions before 0.22 have no alternative.
+    let other = rest.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let (other_name, rest) = other.unwrap_or(("", rest));
     let (addresses, rest) = list(rest);
     let (lengths, rest) = list(rest);
     let (times, rest) = list(rest);
@@ -52,6 +54,9 @@ pub(crate) fn parse_apisix_end<'a>(rest: &'a str, record: &mut Record<'a>) -> Op
     let (statuses, rest) = list(rest);
     let (times, url) = list(rest);
     let url = url.strip_prefix('"')?.strip_suffix('"')?;
+    let first = addresses.split([',', ' ']).next()?;
+    let is_address = first == "-" || first.starts_with("unix:") || peer_address::is_peer(first);
+    is_address.then_some(())?;
     record.put(["program", "apisix"], Field::Program);
     record.put(["upstream_addr", addresses], Field::UpstreamAddress);
     record.put(["upstream_status", statuses], Field::UpstreamStatus);

@@ -32,6 +32,7 @@ built_in! {
     "aws_cloudfront",
     "aws_elb",
     "aws_nlb",
+    "aws_s3",
     "caddy",
     "envoy",
     "haproxy_stderr",

@@ -47,6 +47,8 @@ pub(crate) struct SyslogHeader<'a> {
     pub(crate) level: &'a str,
     /// Time since the start of a device without a clock.
     pub(crate) uptime: &'a str,
+    /// Model, address and version of a device of UniFi.
+    pub(crate) device: &'a str,
     /// Whether `message` begins with RFC 5424's structured data.
     pub(crate) is_modern: bool,
     pub(crate) message: &'a str,
@@ -56,7 +58,8 @@ impl<'a> SyslogHeader<'a> {
     /// Reads the header of a line; `None` if it has neither a priority nor a time.
     pub(crate) fn read(line: &'a str) -> Option<Self> {
         let (priority, rest) = priority(line);
-        let modern = priority.and_then(|_| modern(rest.strip_prefix("1 ")?));
+        let modern =
+            priority.and_then(|_| modern(rest.strip_prefix(['0', '1'])?.strip_prefix(' ')?));
         // Some write a version, and RFC 3164 behind it.
         let loose = rest.strip_prefix("1 ").filter(|_| priority.is_some()).unwrap_or(rest);
         let header = modern.or_else(|| classic(loose, priority.is_some()));
@@ -102,10 +105,14 @@ fn priority(line: &str) -> (Option<i64>, &str) {
 fn modern(rest: &str) -> Option<SyslogHeader<'_>> {
     let (stamp, rest) = rest.split_once(' ')?;
     let (host, rest) = rest.split_once(' ')?;
-    let (program, rest) = rest.split_once(' ').filter(|(word, _)| !word.ends_with(':'))?;
+    let (program, rest) = rest.split_once(' ')?;
+    // A colon ends a tag of RFC 3164, unless the nil values of RFC 5424 follow (Pulse Secure).
+    let is_tag = program.ends_with(':') && !rest.starts_with("- - ");
+    let program = program.strip_suffix(':').filter(|_| !is_tag).unwrap_or(program);
     let (process, rest) = rest.split_once(' ')?;
     let (message_id, message) = text::word(rest);
     let time = match stamp {
+        _ if is_tag => return None,
         "-" => HeaderTime::None,
         _ => whole_time(stamp)?,
     };
@@ -132,8 +139,13 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
         Some(message) => message,
         None => behind_time(behind.strip_prefix(' ')?, &mut header),
     };
+    // FreeBSD with `-O rfc5424`, behind the header that a relay wrote.
+    let inner = header.message.strip_prefix("1 ").and_then(modern);
+    if let Some(inner) = inner.filter(|inner| inner.time != HeaderTime::None) {
+        return Some(inner);
+    }
     if !device(header.message, &mut header)
-        && let Some(tag) = tag(header.message)
+        && let Some(tag) = numbered_tag(header.message, &mut header).or_else(|| tag(header.message))
     {
         tag.fill(&mut header);
     }
@@ -147,25 +159,66 @@ fn classic(rest: &str, has_priority: bool) -> Option<SyslogHeader<'_>> {
 /// (BusyBox), `daemon.err su[7]: text` (OpenWrt).
 fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
     let behind = priority_word(behind.trim_start_matches(' '), header);
-    let (word, message) = text::word(behind);
-    // `info vpxd[7] text` (VMware).
-    let is_level = matches!(word, "info" | "warning" | "error" | "verbose" | "debug" | "critical");
-    if is_level && word_with_process(message).is_some() {
-        header.level = word;
+    if let Some(message) = behind_level(behind, header) {
         return message;
     }
-    let Some(host) = host(word) else { return behind };
+    let (word, message) = text::word(behind);
+    let known =
+        host(word).or_else(|| unusual_host(word).filter(|_| word_with_process(message).is_some()));
+    let Some(host) = known else { return device_name(behind, header) };
     header.host = host;
-    let message = priority_word(message, header);
+    // WatchGuard repeats the time in UTC.
+    let message = match message.strip_prefix("(2").and_then(|rest| rest.split_once(") ")) {
+        Some((time, behind)) if time.contains('T') && !time.contains(' ') => behind,
+        _ => message,
+    };
+    // A relay of UniFi's repeats the host.
+    let repeated = message.strip_prefix(word).and_then(|rest| rest.strip_prefix(' '));
+    let message = repeated.filter(|rest| tag(rest).is_some()).unwrap_or(message);
+    let message = device_name(priority_word(message, header), header);
+    let message = behind_level(message, header).unwrap_or(message);
     let tagged = message.trim_start_matches(' ');
     let message = if word_with_process(tagged).is_some() { tagged } else { message };
     message.strip_prefix(": ").unwrap_or(message)
 }
 
+/// Takes a level in a word before a tag with a process: `info vpxd[7] text` (VMware), `web1 notice tmm[7]:
+/// text` (F5).
+fn behind_level<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> Option<&'a str> {
+    let (word, message) = text::word(text);
+    let is_level = matches!(
+        word,
+        "info" | "notice" | "warning" | "err" | "error" | "verbose" | "debug" | "crit" | "critical"
+    );
+    let is_tag = message.starts_with("kernel: ") || word_with_process(message).is_some();
+    (is_level && is_tag).then_some(())?;
+    header.level = word;
+    Some(message)
+}
+
+/// Takes what UniFi's devices write before the tag: `U7PG2,f09fc2000000,v4.0.66.10832: `, or the address
+/// first. Without a host, its first part is one.
+fn device_name<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
+    let (word, behind) = text::word(text);
+    let is_address = |part: &str| part.len() == 12 && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let name = word.strip_suffix(':').filter(|name| name.contains(','));
+    let Some(name) = name.filter(|name| name.split(',').any(is_address)) else { return text };
+    header.device = name;
+    if header.host.is_empty() {
+        header.host = name.split(',').next().unwrap_or_default();
+    }
+    behind.trim_start_matches([' ', ':'])
+}
+
 /// Takes a priority in words at the front of a text.
 fn priority_word<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
     let (word, behind) = text::word(text);
-    match severity::priority_of_word(word) {
+    // Kiwi's `Local7.Info`.
+    let lower = || word.starts_with(|first: char| first.is_ascii_uppercase()) && word.contains('.');
+    let priority = severity::priority_of_word(word).or_else(|| {
+        lower().then(|| severity::priority_of_word(&word.to_ascii_lowercase())).flatten()
+    });
+    match priority {
         Some(priority) => {
             header.priority = Some(priority);
             behind
@@ -213,6 +266,13 @@ fn counted(rest: &str) -> Option<SyslogHeader<'_>> {
 /// A word with a colon is a tag, except a severity, since such messages often have no tag.
 fn untimed(rest: &str) -> SyslogHeader<'_> {
     let mut header = SyslogHeader { message: rest, ..SyslogHeader::default() };
+    // A device of UniFi without a clock has a name.
+    let (name, behind) = text::word(rest);
+    let message = device_name(behind, &mut header);
+    if !header.device.is_empty() {
+        (header.host, header.message) = (name, message);
+    }
+    let rest = header.message;
     if !device(rest, &mut header)
         && let Some(tag) = tag(rest)
         && severity::of_word(tag.program).is_none()
@@ -230,9 +290,18 @@ fn host(word: &str) -> Option<&str> {
         && may_be_address
         && !name.starts_with('%')
         && !is_level(name)
+        // An engine of a NetScaler.
+        && !name.contains("-PPE-")
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
         && (inner.is_none() || name.contains(':'));
     fits.then_some(if name == "-" { "" } else { name })
+}
+
+/// A host that only the tag behind it tells: `[web1]`, `name@serial` (Dell).
+fn unusual_host(word: &str) -> Option<&str> {
+    let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let name = bare.or_else(|| Some(word.split_once('@')?.0))?;
+    host(name).map(|_| bare.unwrap_or(word))
 }
 
 /// Whether a word is a severity in capitals, which many loggers write behind the time.
@@ -265,6 +334,15 @@ fn word_with_process(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && is_number).then_some((tag, behind))
 }
 
+/// The tag behind the number of an event, `00419 auth: ` (switches of HP and Aruba).
+fn numbered_tag<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> Option<TagParts<'a>> {
+    let (number, behind) = text.split_once(' ')?;
+    let is_number = number.len() == 5 && number.bytes().all(|byte| byte.is_ascii_digit());
+    let tag = tag(behind).filter(|_| is_number)?;
+    header.message_id = number;
+    Some(TagParts { message: tag.message.trim_start_matches(' '), ..tag })
+}
+
 fn tag(text: &str) -> Option<TagParts<'_>> {
     let (tag, message) = match word_with_process(text) {
         Some(parts) => parts,
@@ -280,8 +358,8 @@ fn tag(text: &str) -> Option<TagParts<'_>> {
         // A balancer's client with its port.
         && !(program.contains('.') && peer_address::is_address(program))
         && !program.contains('[')
-        // The first word of an event, and not of its sender.
-        && !matches!(program, "CEF" | "LEEF");
+        // The first word of an event (iDRAC's `Severity: …`), and not of its sender.
+        && !matches!(program, "CEF" | "LEEF" | "Severity");
     let message = message.strip_prefix(' ').unwrap_or(message);
     fits.then_some(TagParts { program, process, message })
 }
@@ -314,7 +392,9 @@ fn device_part<'a>(part: &'a str, found: &mut SyslogHeader<'a>) -> bool {
     // IOS XR: `RP/0/RSP0/CPU0:Nov  2 12:00:00.123 UTC`.
     let behind_node = part.split_once(':').map_or(part, |(_, behind)| behind);
     let times = [part, behind_node].into_iter().find_map(whole_time);
-    if !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
+    // IOS XR counts beyond the largest number of its type.
+    let digits = part.strip_prefix('-').unwrap_or(part);
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         found.sequence = part;
     } else if let Some(time) = times {
         found.time = time;
@@ -325,6 +405,8 @@ fn device_part<'a>(part: &'a str, found: &mut SyslogHeader<'a>) -> bool {
         found.process = process;
     } else if let Some(host) = host(part).filter(|_| found.host.is_empty()) {
         found.host = host;
+    } else if let Some(wireless) = part.strip_prefix('*').filter(|task| !task.contains(' ')) {
+        found.process = wireless;
     } else {
         return false;
     }
@@ -366,7 +448,7 @@ fn whole_time(text: &str) -> Option<HeaderTime<'_>> {
 /// `*` and `.` are Cisco's marks of a clock that is not synchronized. `is_loose` allows months in
 /// lower case and epochs, which would be too weak a mark of a syslog line without a priority.
 fn time(text: &str, is_loose: bool) -> Option<(HeaderTime<'_>, usize)> {
-    let start = usize::from(text.starts_with(['*', '.']));
+    let start = usize::from(text.starts_with(['*', '.']) || is_loose && text.starts_with(' '));
     if let Some((mut reading, mut used)) = time_forms::header(&text.as_bytes()[start..], is_loose) {
         used += start;
         if let Some((offset, length)) = zone_word(&text[used..])

@@ -81,6 +81,7 @@ fn put_header<'a>(header: &SyslogHeader<'a>, record: &mut Record<'a>) -> Option<
     record.attr(["syslog_message_id", header.message_id]);
     record.attr(["syslog_sequence", header.sequence]);
     record.attr(["syslog_uptime", header.uptime]);
+    record.attr(["syslog_device", header.device]);
     if record.log.process_id.is_none() {
         record.attr(["syslog_process_id", header.process]);
     }
@@ -104,7 +105,10 @@ fn structured_data<'a>(rest: &'a str, record: &mut Record<'a>) -> &'a str {
     }
     let mut rest = rest;
     while let Some(element) = rest.strip_prefix('[') {
-        let Some(behind) = element_params(element, record) else { return rest };
+        let Some(behind) = element_params(element, record) else {
+            colon_params(element, record);
+            return rest;
+        };
         rest = behind;
     }
     rest.strip_prefix(' ').unwrap_or(rest)
@@ -124,12 +128,32 @@ fn element_params<'a>(element: &'a str, record: &mut Record<'a>) -> Option<&'a s
     rest.strip_prefix(']')
 }
 
+/// Check Point's `action:"Accept"; src:"192.0.2.1"; ]`, which becomes attributes if it is whole.
+fn colon_params<'a>(element: &'a str, record: &mut Record<'a>) -> Option<()> {
+    let mut rest = element;
+    let mut pairs = Vec::new();
+    while !rest.starts_with(']') {
+        let (name, quoted) = rest.split_once(":\"")?;
+        let (value, behind) = text::quoted_end(quoted)?;
+        let name = name.trim_end_matches(':');
+        let is_name =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+        pairs.push(is_name.then_some([name, value])?);
+        rest = behind.strip_prefix(';').unwrap_or(behind).trim_start_matches(' ');
+    }
+    for [name, value] in pairs {
+        record.attr([name, text::unescape(value, record.arena)]);
+    }
+    Some(())
+}
+
 /// Moves the kernel's own timestamp, `[12345.678901] `, out of the body.
 pub(crate) fn kernel_uptime(record: &mut Record<'_>) {
     if record.log.program != Some("kernel") {
         return;
     }
-    let body = record.log.body;
+    // F5 writes two colons.
+    let body = record.log.body.trim_start_matches([':', ' ']);
     let stamp = body.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     if let Some((uptime, message)) =
         stamp.filter(|(uptime, _)| number::seconds(uptime.trim_ascii()).is_some())

@@ -100,6 +100,9 @@ impl Format for W3cReader {
             return Err(LineFault::no_match(detail));
         }
         self.put_time(&values, record);
+        // http.sys closes connections without a request as well.
+        let method = record.names.iter().position(|name| *name == "cs-method");
+        let has_request = method.is_none_or(|at| values.get(at) != Some(&"-"));
         for (name, value) in record.names.iter().zip(values) {
             match *name {
                 "date" | "time" => {}
@@ -113,7 +116,7 @@ impl Format for W3cReader {
                 _ => record.put([name, value], field::of_capture(name)),
             }
         }
-        Ok(record.guess_kind())
+        Ok(if has_request { record.guess_kind() } else { RowKind::Log })
     }
 
     fn names<'a>(&self, arena: &'a Bump) -> &'a [&'a str] {

@@ -13,6 +13,14 @@ pub fn integer(text: &str) -> Option<i64> {
     Some(bytes.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
 }
 
+/// A whole number, also with zeros behind a point, as some encoders of JSON write each number.
+pub fn whole(text: &str) -> Option<i64> {
+    integer(text).or_else(|| {
+        let (digits, zeros) = text.split_once('.')?;
+        integer(digits).filter(|_| !zeros.is_empty() && zeros.bytes().all(|zero| zero == b'0'))
+    })
+}
+
 /// A finite number of decimal digits.
 ///
 /// Up to 15 digits, the mantissa and the power of ten are exact, so one division rounds once, like

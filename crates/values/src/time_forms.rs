@@ -70,9 +70,14 @@ impl ByteCursor<'_> {
     /// `HH:MM:SS`; a leap second is clamped to 59.
     fn clock(&mut self) -> Option<i64> {
         let hour = self.digits(2)?;
-        self.skip(b':')?;
+        self.behind_hour(hour, b":")
+    }
+
+    /// The rest of a clock with one of `marks` between its parts.
+    fn behind_hour(&mut self, hour: i64, marks: &[u8]) -> Option<i64> {
+        let mark = self.skip_any(marks)?;
         let minute = self.digits(2)?;
-        self.skip(b':')?;
+        self.skip(mark)?;
         let second = self.digits(2)?;
         (hour < 24 && minute < 60 && second <= 60)
             .then(|| hour * 3600 + minute * 60 + second.min(59))
@@ -130,6 +135,11 @@ impl ByteCursor<'_> {
 
     fn numeric_zone(&mut self) -> Option<i64> {
         let sign = if self.skip_any(b"+-")? == b'-' { -1 } else { 1 };
+        // Db2 writes minutes, in three digits.
+        let digits = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 3 {
+            return self.digits(3).map(|minutes| sign * minutes * 60);
+        }
         let hours = self.digits(2)?;
         self.skip(b':');
         let minutes = self.digits(2).unwrap_or(0);
@@ -142,17 +152,20 @@ fn day(reading: ClockReading, used: usize) -> TimeMatch {
     is_day.then_some((reading, used))
 }
 
-/// `2026-11-20T12:00:00.123456+00:00`, also with space, colon, comma or slashes, and without
-/// fraction or zone.
+/// `2026-11-20T12:00:00.123456+00:00`, also with space, colons (Sophos' `2026:11:20-12:00:00`), hyphens,
+/// comma or slashes, and without fraction or zone.
 pub fn iso(bytes: &[u8]) -> TimeMatch {
     let mut cursor = ByteCursor { bytes, at: 0 };
     let year = cursor.digits(4)?;
-    let dash = cursor.skip_any(b"-/")?;
+    let dash = cursor.skip_any(b"-/:")?;
     let month = cursor.digits(2)?;
     cursor.skip(dash)?;
     let day_of_month = cursor.digits(2)?;
-    cursor.skip_any(b"Tt :")?;
-    let second_of_day = cursor.clock()?;
+    let second_of_day = match cursor.skip_any(b"Tt :-")? {
+        // Db2's `2026-11-20-12.00.00.123456`.
+        b'-' => cursor.digits(2).and_then(|hour| cursor.behind_hour(hour, b":-."))?,
+        _ => cursor.clock()?,
+    };
     let micros = cursor.fraction();
     let end = cursor.at;
     let offset_seconds = cursor.zone().or_else(|| cursor.spaced_zone());
@@ -177,13 +190,16 @@ pub fn common_log(bytes: &[u8]) -> TimeMatch {
     let first = cursor.digits(2)?;
     cursor.skip(b'/')?;
     let (month, day_of_month) = match cursor.digits(2) {
+        Some(second) if first > 12 => (second, first),
         Some(second) => (first, second),
         None => (cursor.month()?, first),
     };
     cursor.skip(b'/')?;
     let year = Some(cursor.digits(4)?);
     cursor.skip(b':')?;
-    let second_of_day = cursor.clock()?;
+    let hour_digits = if cursor.skip(b' ').is_some() { 1 } else { 2 };
+    let hour = cursor.digits(hour_digits)?;
+    let second_of_day = cursor.behind_hour(hour, b":")?;
     let micros = cursor.fraction();
     let end = cursor.at;
     let offset_seconds = cursor.spaced_zone();
@@ -221,7 +237,7 @@ pub fn syslog(bytes: &[u8]) -> TimeMatch {
 /// `is_loose` allows `nov` for `Nov`.
 pub fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
     match bytes.get(..5)? {
-        [b'0'..=b'9', _, _, _, b'-' | b'/'] => iso(bytes),
+        [b'0'..=b'9', _, _, _, b'-' | b'/' | b':'] => iso(bytes),
         // `2026 Nov 20 12:00:00` (NX-OS).
         [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b' '] => {
             let year = ByteCursor { bytes, at: 0 }.digits(4);
@@ -241,6 +257,8 @@ pub fn header(bytes: &[u8], is_loose: bool) -> TimeMatch {
             syslog_end(bytes, syslog(&front[..length])?)
         }
         [b'A'..=b'Z', _, _, b' ', b'A'..=b'Z'] => ctime(bytes),
+        // NetScaler's `11/20/2026:12:00:00 GMT`.
+        [b'0'..=b'9', b'0'..=b'9', b'/', ..] if is_loose => common_log(bytes),
         _ => None,
     }
 }

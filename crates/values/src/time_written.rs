@@ -21,12 +21,14 @@ struct TimeParts<'t> {
     clock: Option<(i64, i64)>,
     offset_seconds: Option<i64>,
     is_afternoon: Option<bool>,
+    is_day_first: bool,
 }
 
 /// Reads a whole text.
 pub(crate) fn read(text: &str) -> Option<ClockReading> {
     let text = text.split(" m=").next()?;
-    let mut found = TimeParts::default();
+    // Suricata's `20/11/2026 -- 12:00:00`.
+    let mut found = TimeParts { is_day_first: text.contains(" -- "), ..TimeParts::default() };
     let (mut at, bytes) = (0, text.as_bytes());
     while let Some(byte) = bytes.get(at) {
         at += match byte {
@@ -197,7 +199,8 @@ impl<'t> TimeParts<'t> {
             (None, [(first, _), (second, mark), (year, _)]) => {
                 let (first, second) = (value(first)?, value(second)?);
                 // Only slashes mean month first, as in North America, and not where that cannot be.
-                let is_month_first = (*mark == b'/' && first <= 12) || second > 12;
+                let is_month_first =
+                    !self.is_day_first && *mark == b'/' && first <= 12 || second > 12;
                 let (month, day) = if is_month_first { (first, second) } else { (second, first) };
                 Some((Some(full_year(year)?), month, day))
             }

@@ -118,7 +118,7 @@ impl<'a> Record<'a> {
                 put(column, severity::of_word(value))
             }
             Some(ColumnCell::Text(column)) => put(column, Some(value)),
-            Some(ColumnCell::Integer(column)) => put(column, number::integer(value)),
+            Some(ColumnCell::Integer(column)) => put(column, number::whole(value)),
             Some(ColumnCell::Float(column)) => put(column, number::float(value)),
             None => false,
         };

@@ -112,7 +112,9 @@ impl<'a> Record<'a> {
             Field::PeerAddress => peer_address::is_peer(value) && self.take_client(value),
             Field::ForwardedFor => self.take_forwarded(value),
             Field::ClientPort => set(&mut row.client_port, number::integer(value)),
-            Field::Host => self.take_host(value),
+            Field::Host => {
+                self.take_host(value) || pair.key == "http_host" && self.replace_host(value)
+            }
             Field::ServerName => value == "_" || set(&mut self.server_name, Some(value)),
             Field::ServerAddress => set(&mut self.server_address, Some(value)),
             Field::ServerPort => set(&mut row.server_port, number::integer(value)),
@@ -136,12 +138,12 @@ impl<'a> Record<'a> {
             Field::Query => set(&mut row.url_query, Some(value.strip_prefix('?').unwrap_or(value))),
             Field::Protocol => set(&mut row.network_protocol_version, request_line::version(value)),
             Field::Status | Field::StatusOtherwise => {
-                set(&mut row.http_response_status_code, number::integer(value))
+                set(&mut row.http_response_status_code, number::whole(value))
             }
-            Field::RequestBytes => set(&mut row.request_bytes, number::integer(value)),
-            Field::ResponseBytes => set(&mut row.response_bytes, number::integer(value)),
+            Field::RequestBytes => set(&mut row.request_bytes, number::whole(value)),
+            Field::ResponseBytes => set(&mut row.response_bytes, number::whole(value)),
             Field::ResponseBodyBytes | Field::ResponseBodyBytesOrDash => {
-                set(&mut row.response_body_bytes, number::integer(value))
+                set(&mut row.response_body_bytes, number::whole(value))
             }
             Field::UserAgent => set(&mut row.user_agent_original, Some(value)),
             Field::Referer => set(&mut row.http_request_header_referer, Some(value)),
@@ -196,7 +198,7 @@ impl<'a> Record<'a> {
                 number::seconds(value).map(|span| span / 1e9),
             ),
             Field::UpstreamStatus => {
-                let last = upstream_list::last(value).and_then(number::integer);
+                let last = upstream_list::last(value).and_then(number::whole);
                 set(&mut row.upstream_status_code, last)
             }
             Field::UpstreamAddress => {
@@ -318,6 +320,16 @@ impl<'a> Record<'a> {
             }
             _ => set(&mut self.request.server_address, Some(host)),
         }
+    }
+
+    /// Takes the requested host where `host` before it was the server's address.
+    fn replace_host(&mut self, host: &'a str) -> bool {
+        let Some(held) = self.request.server_address.filter(|held| peer_address::is_address(held))
+        else {
+            return false;
+        };
+        self.request.server_address = None;
+        set(&mut self.server_address, Some(held)) && self.take_host(host)
     }
 
     /// Sets the column of the same name; the first text is used.
