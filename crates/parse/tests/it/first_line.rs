@@ -132,6 +132,33 @@ fn w3c_columns_change_in_the_middle_and_may_be_missing() {
     let short = "2026-11-20 08:24:25 10.0.0.70 GET / - 80 - 192.0.2.31 Mozilla/4.0+(compatible) 404 4 2 792";
     check(["elastic/beats#9753", short], &[("duration_seconds", "0.792"), ("url_path", "/")]);
     check(["no header", IIS_LINE], &[("http_request_header_referer", "https://r.example/")]);
+    check(
+        [
+            "elastic/beats#31547",
+            "2026-11-13 02:04:11 fe80::63ae:94c0:196e:8adf%3 GET /a /c+dir+c:\\+/OG 8080 - fe80::63ae:94c0:196e:8adf%3 Mozilla/4.0+(compatible) - 200 0 0 12 192.0.2.143,192.0.2.144",
+        ],
+        &[("duration_seconds", "0.012"), ("attrs.X-Forwarded-For", "192.0.2.143,192.0.2.144")],
+    );
+    // elastic/integrations#20956: http.sys, in three versions, and a connection without a request.
+    let peers = "2026-11-20 12:00:00 192.0.2.10 50000 192.0.2.20 443";
+    for request in ["GET /a", "GET /a -", "GET /a - -"] {
+        let transport = if request.ends_with("- -") { " TCP" } else { "" };
+        let line = format!("{peers} HTTP/1.1 {request} 503 1 N/A DefaultAppPool{transport}");
+        check(
+            ["elastic/integrations#20956", &line],
+            &[
+                ("table", "request"),
+                ("client_port", "50000"),
+                ("url_path", "/a"),
+                ("http_response_status_code", "503"),
+                ("attrs.s-queuename", "DefaultAppPool"),
+            ],
+        );
+    }
+    check(
+        ["http.sys, an idle connection", &format!("{peers} - - - - - - Timer_ConnectionIdle -")],
+        &[("table", "log"), ("attrs.s-reason", "Timer_ConnectionIdle")],
+    );
     // awslabs/kinesis-agent-windows#13 and crowdsecurity/hub#1203: further columns.
     let named = "#Fields: date time s-sitename s-computername s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs-version cs(User-Agent) cs(Cookie) cs(Referer) cs-host sc-status sc-substatus sc-win32-status sc-bytes cs-bytes time-taken";
     let line = "2026-11-20 09:59:01 W3SVC1 PC1 10.0.0.35 GET /version.html - 80 - 192.0.2.3 HTTP/1.1 - - - a.example 200 0 0 1014 87 0";

@@ -125,7 +125,7 @@ fn is_covered_by_records(bytes: &[u8], cut: usize, offsets: &[i64]) {
 }
 
 /// Lines of reports, among them those of each proxy in JSON, of devices and of Windows.
-const REPORTS: [&str; 9] = [
+const REPORTS: [&str; 10] = [
     include_str!("crowds.txt"),
     include_str!("devices.txt"),
     include_str!("gateways.txt"),
@@ -133,6 +133,7 @@ const REPORTS: [&str; 9] = [
     include_str!("public.txt"),
     include_str!("reports.txt"),
     include_str!("roads.txt"),
+    include_str!("shippers.txt"),
     include_str!("strangers.txt"),
     include_str!("trackers.txt"),
 ];
@@ -173,7 +174,7 @@ fn enveloped(u: &mut Unstructured<'_>, line: &[u8]) -> arbitrary::Result<Vec<u8>
     })
 }
 
-/// Each row begins at a line, and only pieces of containers' messages have no row of their own.
+/// Each row starts at the offset of a line. Only partial container messages share a row.
 #[test]
 fn changed_lines_of_reports_are_rows_at_their_offsets() {
     let entries = REPORTS.iter().flat_map(|text| text.split("\n\n").skip(1));

@@ -5,7 +5,6 @@ mod first_line;
 mod hostile;
 mod kinds;
 mod programs;
-mod public;
 mod recorded;
 mod reports;
 
