@@ -457,6 +457,8 @@ mod tests {
             flags,
             window: 0,
             window_scale: None,
+            segment_bytes_max: None,
+            is_join: false,
             timestamps: None,
             sack_blocks: 0,
             dsack: None,

@@ -11,6 +11,7 @@
 pub mod compat;
 pub mod kernel_filter;
 pub mod packet;
+pub mod pcapng;
 pub mod text;
 
 mod decode;

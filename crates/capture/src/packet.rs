@@ -1,8 +1,8 @@
 //! One TCP segment from any reader: pcap, pcapng, a live tap or tcpdump's text. Everything after
 //! the readers sees packets only.
 //!
-//! Fields are RFC 9293's, options RFC 7323's (timestamps, window scale) and RFC 2018's and 2883's
-//! (SACK, DSACK). One surprise: `payload` is what was captured, `payload_length` what the network
+//! Fields are RFC 9293's, options RFC 7323's (timestamps, window scale), RFC 2018's and 2883's (SACK,
+//! DSACK) and RFC 8684's (Multipath TCP). One surprise: `payload` is what was captured, `payload_length` what the network
 //! carried. A snap length of 96 bytes makes the first shorter, and text has almost no payload.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,6 +30,10 @@ pub struct Packet<'a> {
     pub window: u16,
     /// The sender's window scale, on SYN and SYN-ACK only.
     pub window_scale: Option<u8>,
+    /// The largest segment that the sender accepts, on SYN and SYN-ACK only.
+    pub segment_bytes_max: Option<u16>,
+    /// Whether a SYN or SYN-ACK joins a connection of Multipath TCP as a further path (RFC 8684).
+    pub is_join: bool,
     /// The timestamps option.
     pub timestamps: Option<Timestamps>,
     /// Number of SACK blocks, DSACK included.

@@ -12,7 +12,16 @@
 //! (RFC 8446 §2.3).
 //!
 //! A server that sends a record right after the client's Finished may send a ticket or an answer:
-//! [`RecordMeaning::Ticket`] is an answer unless another one follows.
+//! [`RecordMeaning::Ticket`] is an answer unless another one follows. Two of one length are tickets.
+//!
+//! A client may put its certificate, the proof and its Finished into one record of any length. Such a
+//! handshake is over when the server sends again, and what came behind its first record was a request.
+//!
+//! A server of HTTP/2 begins with its settings and acknowledges the client's. Tickets come before them, and
+//! what comes behind both is an answer.
+//!
+//! Java adds 16 bytes to each record, and OpenSSL fills a server's records up to a multiple if configured
+//! to.
 
 use crate::partial_head::PartialHead;
 
@@ -21,10 +30,12 @@ use crate::partial_head::PartialHead;
 pub(crate) struct TlsRecords {
     /// Remaining bytes of the current record.
     rest: u16,
-    flags: u8,
+    flags: u16,
     /// Handshake records of a client, tickets of a server.
     count: u8,
     meaning: RecordMeaning,
+    /// Length of the server's last ticket.
+    ticket: u16,
 }
 
 /// What a record is to requests and answers.
@@ -36,6 +47,14 @@ pub(crate) enum RecordMeaning {
     Data,
     /// A session ticket, or the first answer of a connection.
     Ticket,
+    /// A ticket behind one of the same length.
+    SecondTicket,
+    /// Unlike the ticket before it: most likely the first answer.
+    Answer,
+    /// Settings and windows of HTTP/2, or a very short first answer.
+    Frame,
+    /// As long as a control frame: an answer if nothing else comes.
+    Short,
 }
 
 /// Bytes of one record.
@@ -60,33 +79,65 @@ pub(crate) struct TlsInput<'a> {
     pub(crate) length: u32,
 }
 
-const CHANGED_CIPHER: u8 = 1;
+const CHANGED_CIPHER: u16 = 1;
 /// A handshake record came after the change of ciphers: TLS 1.2 or older.
-const IS_OLD: u8 = 2;
-const IS_TLS13: u8 = 4;
+const IS_OLD: u16 = 2;
+const IS_TLS13: u16 = 4;
 /// The client's Finished was sent.
-const IS_READY: u8 = 8;
-const HAS_HELLO: u8 = 16;
+const IS_READY: u16 = 8;
+const HAS_HELLO: u16 = 16;
 /// The client's hello announces early data.
-const IS_EARLY: u8 = 32;
+const IS_EARLY: u16 = 32;
 /// A hello that continues in another packet: it may announce early data.
-const MAY_BE_EARLY: u8 = 64;
+const MAY_BE_EARLY: u16 = 64;
+/// The client has acknowledged settings of HTTP/2.
+const IS_HTTP2: u16 = 128;
+/// The server chose a cipher with SHA-256, so a Finished has 32 bytes.
+const HAS_SHA256: u16 = 256;
+/// The client is Java, by the length of its Finished.
+const IS_PADDED: u16 = 512;
+/// The client may be Java: its handshake is one record.
+const MAY_BE_PADDED: u16 = 1024;
+/// The client offers no way to use a ticket (`psk_key_exchange_modes`).
+const HAS_NO_TICKETS: u16 = 2048;
+/// The server has sent what may be settings of HTTP/2.
+const HAS_FRAME: u16 = 4096;
+/// What may acknowledge the client's settings came behind them.
+const HAS_ACKNOWLEDGED: u16 = 8192;
 
 const HEADER_BYTES: usize = 5;
 const RECORD_BYTES_MAX: u16 = (16 << 10) + 2048;
 /// Lengths of a Finished in TLS 1.3, by hash and tag.
 const FINISHED: [u16; 4] = [53, 69, 45, 61];
+/// Lengths with Java's padding, where no other Finished has them.
+const PADDED_FINISHED: [u16; 2] = [77, 85];
+const JAVA_PADDING: u16 = 16;
 /// Records of a client's handshake in TLS 1.3: certificate, its proof, Finished.
 const CLIENT_RECORDS_MAX: u8 = 4;
 /// Tickets hold at most a few certificates.
 const TICKET_BYTES_MAX: u16 = 2048;
+/// Longer records of one length are parts of an answer.
+const SECOND_TICKET_BYTES_MAX: u16 = 700;
+/// Settings of HTTP/2 with all parameters in use, and an update of the window.
+const FRAME_BYTES_MAX: u16 = 80;
+/// OpenSSL's padding is a multiple of this, most likely; the tag comes on top.
+const PADDING: u16 = 128;
+const PADDED_BYTES_MAX: u16 = 8192 + TAG;
+const TAG: u16 = 16;
 const TICKETS_MAX: u8 = 8;
 /// The end of early data in TLS 1.3, and a Finished behind the server's first record.
 const END_OF_EARLY_DATA: u16 = 21;
 /// Alert, key update, and HTTP/2's frames of 9, 13 and 17 bytes, in TLS 1.3.
-const CONTROL: [u16; 5] = [19, 22, 26, 30, 34];
+const CONTROL: [u16; 5] = [ALERT, 22, SETTINGS_ACK, 30, 34];
+const ALERT: u16 = 19;
+/// Alert and key update with Java's padding.
+const PADDED_CONTROL: [u16; 2] = [ALERT + JAVA_PADDING, 22 + JAVA_PADDING];
+const SETTINGS_ACK: u16 = 26;
+/// The same with an update of the window.
+const SETTINGS_ACK_AND_WINDOW: u16 = 39;
 /// The same frames of HTTP/2 with the longer records of TLS 1.2.
 const OLD_CONTROL: [u16; 5] = [25, 29, 33, 37, 41];
+const OLD_SETTINGS_ACK: [u16; 2] = [25, 33];
 
 impl TlsRecords {
     /// Takes the next stretch of a record; `None` at the end of the input. A head that was not
@@ -151,6 +202,34 @@ impl TlsRecords {
         self.has_hello() && self.flags & (IS_READY | IS_OLD) == 0
     }
 
+    pub(crate) fn is_tls13(self) -> bool {
+        self.flags & IS_TLS13 != 0
+    }
+
+    /// Whether a client's handshake has begun and its Finished was not recognised.
+    pub(crate) fn has_open_flight(self) -> bool {
+        self.count > 0 && self.flags & (IS_READY | IS_EARLY | IS_OLD) == 0
+    }
+
+    /// Ends a client's handshake; whether a request may have followed it.
+    pub(crate) fn end_flight(&mut self) -> bool {
+        self.flags |= IS_READY | MAY_BE_PADDED;
+        self.count > 1
+    }
+
+    /// Whether a server that speaks HTTP/2 with `client` has sent its settings and acknowledged the
+    /// client's. A record behind them would be an answer.
+    pub(crate) fn has_settings(self, client: Self) -> bool {
+        const BOTH: u16 = HAS_FRAME | HAS_ACKNOWLEDGED;
+        self.flags & BOTH == BOTH && client.flags & IS_HTTP2 != 0
+    }
+
+    /// Whether a server's only long record so far is no ticket: `client` takes none. Servers that send some
+    /// all the same, such as OpenSSL's, send two.
+    pub(crate) fn has_answered(self, client: Self) -> bool {
+        self.count == 1 && client.flags & HAS_NO_TICKETS != 0
+    }
+
     /// Tickets came before the first request, so its answer is none.
     pub(crate) fn end_tickets(&mut self) {
         self.count = TICKETS_MAX;
@@ -175,9 +254,9 @@ impl TlsRecords {
                 let is_encrypted = self.flags & CHANGED_CIPHER != 0 && !is_hello(body, length);
                 self.flags |= HAS_HELLO | if is_encrypted { IS_OLD } else { 0 };
                 if context.is_from_server && is_tls13_hello(body) {
-                    self.flags |= IS_TLS13;
+                    self.flags |= IS_TLS13 | if has_sha256(body) { HAS_SHA256 } else { 0 };
                 } else if !context.is_from_server {
-                    self.note_early_data(length, body);
+                    self.note_offers(length, body);
                 }
             }
             0x17 if context.is_from_server => return self.begin_of_server(length, context),
@@ -187,14 +266,21 @@ impl TlsRecords {
         RecordMeaning::Control
     }
 
-    /// A second hello takes the announcement of the first one back.
-    fn note_early_data(&mut self, length: u16, body: &[u8]) {
-        let announces = match extensions_of_client(body) {
-            Some(extensions) if extension(extensions, [0, 0x2a]).is_some() => IS_EARLY,
-            _ if body.len() < usize::from(length) => MAY_BE_EARLY,
-            _ => 0,
-        };
-        self.flags = self.flags & !(IS_EARLY | MAY_BE_EARLY) | announces;
+    /// Early data and tickets in a client's hello. A second hello takes the announcement of the first one
+    /// back.
+    fn note_offers(&mut self, length: u16, body: &[u8]) {
+        let is_whole = body.len() >= usize::from(length);
+        let (mut announces, mut has_no_tickets) = (0, 0);
+        if let Some(extensions) = extensions_of_client(body) {
+            let offers = |kind| extension(extensions, [0, kind]).is_some();
+            announces = if offers(0x2a) { IS_EARLY } else { 0 };
+            has_no_tickets = if is_whole && !offers(0x2d) { HAS_NO_TICKETS } else { 0 };
+        }
+        if announces == 0 && !is_whole {
+            announces = MAY_BE_EARLY;
+        }
+        self.flags =
+            self.flags & !(IS_EARLY | MAY_BE_EARLY | HAS_NO_TICKETS) | announces | has_no_tickets;
     }
 
     /// Whether a client's record is early, or may still end what was.
@@ -214,12 +300,22 @@ impl TlsRecords {
         let is_tls13 = context.peer.flags & IS_TLS13 != 0;
         if is_tls13 && self.flags & IS_READY == 0 {
             self.count += 1;
-            if FINISHED.contains(&length) || self.count >= CLIENT_RECORDS_MAX {
-                self.flags |= IS_READY;
+            let has_padded_length = PADDED_FINISHED.contains(&length);
+            let is_finished = has_padded_length || FINISHED.contains(&length);
+            if is_finished || self.count >= CLIENT_RECORDS_MAX {
+                let has_sha256 = context.peer.flags & HAS_SHA256 != 0;
+                let is_padded = has_padded_length || has_sha256 && length == 69;
+                self.flags |= IS_READY | if is_padded { IS_PADDED } else { 0 };
             }
             return RecordMeaning::Control;
         }
-        data_or_control(length, is_tls13)
+        let padding = if self.flags & IS_PADDED != 0 { JAVA_PADDING } else { 0 };
+        let length = length.saturating_sub(padding);
+        let acknowledgement = if is_tls13 { &[SETTINGS_ACK][..] } else { &OLD_SETTINGS_ACK };
+        self.flags |= if acknowledgement.contains(&length) { IS_HTTP2 } else { 0 };
+        let is_padded_alert = self.flags & MAY_BE_PADDED != 0 && length == ALERT + JAVA_PADDING;
+        let is_control = is_control(length, is_tls13) || is_padded_alert;
+        if is_control { RecordMeaning::Control } else { RecordMeaning::Data }
     }
 
     fn begin_of_server(&mut self, length: u16, context: RecordContext) -> RecordMeaning {
@@ -236,19 +332,46 @@ impl TlsRecords {
             return if is_handshake { RecordMeaning::Control } else { RecordMeaning::Data };
         }
         let is_tls13 = self.flags & IS_TLS13 != 0;
-        let may_be_ticket =
-            is_tls13 && !context.is_later && length <= TICKET_BYTES_MAX && self.count < TICKETS_MAX;
-        if may_be_ticket && !CONTROL.contains(&length) {
-            self.count += 1;
-            return RecordMeaning::Ticket;
+        if is_tls13 && PADDED_CONTROL.contains(&length) {
+            return RecordMeaning::Short;
         }
-        data_or_control(length, is_tls13)
+        let has_frame = self.flags & HAS_FRAME != 0;
+        if has_frame && matches!(length, SETTINGS_ACK | SETTINGS_ACK_AND_WINDOW) {
+            self.flags |= HAS_ACKNOWLEDGED;
+        } else if has_frame && self.flags & HAS_ACKNOWLEDGED != 0 && !is_control(length, is_tls13) {
+            return if context.is_later { RecordMeaning::Data } else { RecordMeaning::Answer };
+        }
+        if is_control(length, is_tls13) {
+            // Replies such as Redis' `+OK` are as short as control frames.
+            let may_answer = context.peer.flags & IS_HTTP2 == 0 && !(is_tls13 && length == ALERT);
+            return if may_answer { RecordMeaning::Short } else { RecordMeaning::Control };
+        }
+        if is_tls13 && !context.is_later && length <= FRAME_BYTES_MAX {
+            self.flags |= HAS_FRAME;
+            return RecordMeaning::Frame;
+        }
+        let is_padded = length <= PADDED_BYTES_MAX && length % PADDING == TAG;
+        let may_be_ticket = is_tls13
+            && !context.is_later
+            && (length <= TICKET_BYTES_MAX || is_padded)
+            && self.count < TICKETS_MAX
+            && !has_frame;
+        if !may_be_ticket {
+            return RecordMeaning::Data;
+        }
+        self.count += 1;
+        match std::mem::replace(&mut self.ticket, length) {
+            0 => RecordMeaning::Ticket,
+            _ if is_padded => RecordMeaning::Ticket,
+            before if before != length => RecordMeaning::Answer,
+            _ if length > SECOND_TICKET_BYTES_MAX => RecordMeaning::Ticket,
+            _ => RecordMeaning::SecondTicket,
+        }
     }
 }
 
-fn data_or_control(length: u16, is_tls13: bool) -> RecordMeaning {
-    let control = if is_tls13 { &CONTROL } else { &OLD_CONTROL };
-    if control.contains(&length) { RecordMeaning::Control } else { RecordMeaning::Data }
+fn is_control(length: u16, is_tls13: bool) -> bool {
+    if is_tls13 { &CONTROL } else { &OLD_CONTROL }.contains(&length)
 }
 
 impl TlsInput<'_> {
@@ -294,6 +417,12 @@ fn extension(mut rest: &[u8], wanted: [u8; 2]) -> Option<&[u8]> {
     None
 }
 
+/// Whether a ServerHello selects AES-128-GCM or ChaCha20 of TLS 1.3, which come with SHA-256.
+fn has_sha256(message: &[u8]) -> bool {
+    let suite = message.get(SESSION_ID_AT..).and_then(|session_id| behind(session_id, 1));
+    suite.is_some_and(|suite| matches!(suite, [0x13, 1 | 3, ..]))
+}
+
 /// Whether a handshake message is a ServerHello that selects TLS 1.3 (`supported_versions`).
 fn is_tls13_hello(message: &[u8]) -> bool {
     let Some(session_id) = message.get(SESSION_ID_AT..).filter(|_| message[0] == 2) else {
@@ -328,7 +457,7 @@ mod tests {
             let bytes: Vec<u8> = records.iter().flat_map(|(kind, n)| record(*kind, *n)).collect();
             let [own, peer] = if is_from_server { [1, 0] } else { [0, 1] };
             let peer = self.sides[peer];
-            let (mut partial, mut data) = (None, [0_u32; 3]);
+            let (mut partial, mut data) = (None, [0_u32; 7]);
             for piece in bytes.chunks(7) {
                 let length = u32::try_from(piece.len()).expect("short");
                 let mut input = TlsInput { bytes: piece, length };
@@ -337,9 +466,8 @@ mod tests {
                     data[part.meaning as usize] += part.bytes;
                 }
             }
-            let [control, data, ticket] = data.map(|count| count > 5);
-            let names = [(control, "control "), (data, "data "), (ticket, "ticket ")];
-            names.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect()
+            let names = ["control ", "data ", "ticket ", "second ", "answer ", "frame ", "short "];
+            names.iter().zip(data).filter(|(_, count)| *count > 5).map(|(name, _)| *name).collect()
         }
     }
 
@@ -351,7 +479,7 @@ mod tests {
         assert_eq!(line.feed(true, &[(0x17, 290), (0x17, 69)]), "control ");
         assert_eq!(line.feed(false, &[(0x14, 1), (0x17, 69)]), "control ");
         assert_eq!(line.feed(false, &[(0x17, 120)]), "data ");
-        assert_eq!(line.feed(true, &[(0x17, 250), (0x17, 250)]), "ticket ");
+        assert_eq!(line.feed(true, &[(0x17, 250), (0x17, 250)]), "ticket second ");
         assert_eq!(line.feed(true, &[(0x17, 5000)]), "data ");
         line.is_later = true;
         assert_eq!(line.feed(false, &[(0x17, 22)]), "control ");

@@ -1,11 +1,14 @@
-//! The TCP header and its options: RFC 9293, 7323 (timestamps, window scale), 2018 and 2883 (SACK,
-//! DSACK).
+//! The TCP header and its options: RFC 9293 (segment size), 7323 (timestamps, window scale), 2018 and
+//! 2883 (SACK, DSACK), 8684 (Multipath TCP).
 
 use super::OuterLayers;
 use super::ip::Datagram;
 use crate::packet::{Endpoint, Flags, Packet, SackBlock, Timestamps};
 use crate::sequence::SequenceNumber;
 use crate::skip::SkipReason;
+
+/// Subtype of Multipath TCP's option on a further path.
+const MP_JOIN: u8 = 1;
 
 /// Parses the segment in a datagram and passes it to `sink`: a packet is too large to return.
 #[inline(always)]
@@ -35,6 +38,8 @@ pub(super) fn open<'a>(
         flags: Flags(head[13]),
         window: u16_at(14),
         window_scale: None,
+        segment_bytes_max: None,
+        is_join: false,
         timestamps: None,
         sack_blocks: 0,
         dsack: None,
@@ -79,8 +84,14 @@ fn read_options(mut rest: &[u8], packet: &mut Packet<'_>) {
         let Some(length) = after.first().map(|length| usize::from(*length)) else { return };
         let (Some(value), true) = (rest.get(2..length), length >= 2) else { return };
         match (kind, value) {
+            (2, [high, low]) if packet.flags.has(Flags::SYN) => {
+                packet.segment_bytes_max = Some(u16::from_be_bytes([*high, *low]));
+            }
             (3, [scale]) => packet.window_scale = Some((*scale).min(14)),
             (5, blocks) => read_sack(blocks, packet),
+            (30, [subtype, ..]) if packet.flags.has(Flags::SYN) => {
+                packet.is_join = subtype >> 4 == MP_JOIN;
+            }
             (8, stamps) => packet.timestamps = stamps.first_chunk().map(timestamps),
             _ => {}
         }

@@ -408,14 +408,6 @@ fn options_say_scale_timestamps_and_duplicates() {
         .expect("they fit")
         .write(&mut bytes, &[])
         .expect("memory takes all");
-    let mut decoder = crate::decode::Decoder::default();
-    let record = crate::frame::Record {
-        ts_ns: 5,
-        link: crate::frame::LinkType::Raw,
-        interface: 0,
-        wire_length: u32::try_from(bytes.len()).expect("short"),
-        bytes: &bytes,
-    };
     let mut seen = 0;
     let mut check = |packet: &Packet<'_>| {
         seen += 1;
@@ -424,8 +416,39 @@ fn options_say_scale_timestamps_and_duplicates() {
         assert_eq!(packet.dsack, Some(SackBlock { left: 100, right: 200 }));
         assert!(packet.flags.has(Flags::SYN | Flags::ACK));
     };
-    decoder.decode(&record, &mut SkipCounts::default(), &mut check).expect("a segment");
+    decode(&bytes, &mut check);
     assert_eq!(seen, 1);
+}
+
+/// Decodes a segment that begins with its IP header.
+fn decode(bytes: &[u8], note: &mut impl FnMut(&Packet<'_>)) {
+    let record = crate::frame::Record {
+        ts_ns: 5,
+        link: crate::frame::LinkType::Raw,
+        interface: 0,
+        wire_length: u32::try_from(bytes.len()).expect("short"),
+        bytes,
+    };
+    let mut decoder = crate::decode::Decoder::default();
+    decoder.decode(&record, &mut SkipCounts::default(), note).expect("a segment");
+}
+
+#[test]
+fn a_further_path_of_multipath_tcp_says_so() {
+    for (subtype, expected) in [(0, false), (1, true), (3, false)] {
+        let mut bytes = Vec::new();
+        PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64)
+            .tcp(40_000, 80, 7, 512)
+            .syn()
+            .options_raw(&[2, 4, 5, 180, 30, 12, subtype << 4, 2, 1, 2, 3, 4, 5, 6, 7, 8])
+            .expect("they fit")
+            .write(&mut bytes, &[])
+            .expect("memory takes all");
+        let mut seen = Vec::new();
+        let mut note = |packet: &Packet<'_>| seen.push(packet.is_join);
+        decode(&bytes, &mut note);
+        assert_eq!(seen, [expected], "{subtype}");
+    }
 }
 
 /// One random frame of one of many shapes.

@@ -255,8 +255,8 @@ impl TextReader {
         let (from, to) = (*from, *to);
         let numbers = self.sequences.of(from, to, place, segment.printed);
         let known = numbers.unwrap_or(WireNumbers { seq: 0, ack: 0, ack_base: 0 });
-        let TextSegment { printed, window, window_scale, timestamps, sack_blocks, sack, payload } =
-            segment;
+        let TextSegment { printed, window, timestamps, sack_blocks, sack, payload, .. } = segment;
+        let is_syn = printed.flags.has(Flags::SYN);
         sink(&Packet {
             ts_ns,
             from,
@@ -266,7 +266,9 @@ impl TextReader {
             is_sequence_known: numbers.is_some(),
             flags: printed.flags,
             window,
-            window_scale: window_scale.filter(|_| printed.flags.has(Flags::SYN)),
+            window_scale: segment.window_scale.filter(|_| is_syn),
+            segment_bytes_max: segment.segment_bytes_max.filter(|_| is_syn),
+            is_join: is_syn && segment.is_join,
             timestamps,
             sack_blocks,
             dsack: dsack(sack, known),

@@ -13,6 +13,8 @@ pub(super) struct TextSegment<'a> {
     pub(super) printed: PrintedNumbers,
     pub(super) window: u16,
     pub(super) window_scale: Option<u8>,
+    pub(super) segment_bytes_max: Option<u16>,
+    pub(super) is_join: bool,
     pub(super) timestamps: Option<Timestamps>,
     pub(super) sack_blocks: u8,
     /// The first two SACK blocks, as printed.
@@ -323,6 +325,10 @@ fn options(mut line: Cursor<'_>, segment: &mut TextSegment<'_>) {
             let value = line.number();
             let echo = if line.eat(b" ") { line.number() } else { None };
             segment.timestamps = value.zip(echo).map(|(value, echo)| Timestamps { value, echo });
+        } else if line.eat(b"mss ") {
+            segment.segment_bytes_max = line.number().and_then(|size| u16::try_from(size).ok());
+        } else if line.eat(b"mptcp ") {
+            segment.is_join = line.number().is_some() && line.eat(b" join");
         } else if line.eat(b"wscale ") {
             segment.window_scale = line.number().and_then(|scale| u8::try_from(scale).ok());
         } else if line.eat(b"sack ") {

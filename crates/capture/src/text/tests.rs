@@ -30,6 +30,9 @@ fn shown(packet: &Packet<'_>) -> String {
     if packet.window > 0 {
         out += &format!(" win {}", packet.window);
     }
+    if packet.is_join {
+        out += " join";
+    }
     if let Some(scale) = packet.window_scale {
         out += &format!(" scale {scale}");
     }
@@ -83,6 +86,8 @@ fn a_conversation_of_today_is_read_with_all_its_numbers() {
 10:00:00.000005 IP 10.0.0.1.40000 > 10.0.0.2.80: Flags [P.], seq 1:78, ack 1, win 502, length 77: HTTP: GET / HTTP/1.1
 10:00:00.000006 IP 10.0.0.2.80 > 10.0.0.1.40000: Flags [.], ack 78, win 509, options [nop,nop,TS val 901 ecr 101,nop,nop,sack 1 {1:78}], length 0
 10:00:00.000007 IP 10.0.0.2.80 > 10.0.0.1.40000: Flags [F.], seq 1, ack 78, win 509, length 0
+10:00:00.000008 IP 10.0.0.1.40001 > 10.0.0.2.80: Flags [S], seq 7, win 64240, options [mss 1460,nop,wscale 7,mptcp 12 join backup id 2 token 0x1 nonce 0x2], length 0
+10:00:00.000009 IP 10.0.0.1.40002 > 10.0.0.2.80: Flags [S], seq 7, win 64240, options [mss 1460,nop,wscale 7,mptcp 4 capable v1], length 0
 ",
         expect![[r#"
             36000.000001000 10.0.0.1:40000 > 10.0.0.2:80 [S] length 0 seq 3000000000 ack 0 win 64240 scale 7 ts 100 0
@@ -92,6 +97,8 @@ fn a_conversation_of_today_is_read_with_all_its_numbers() {
             36000.000005000 10.0.0.1:40000 > 10.0.0.2:80 [P.] length 77 seq 3000000001 ack 500000001 win 502 `GET / HTTP/1.1`
             36000.000006000 10.0.0.2:80 > 10.0.0.1:40000 [.] length 0 seq 500000001 ack 3000000078 win 509 ts 901 101 sack 1 dsack 3000000001:3000000078
             36000.000007000 10.0.0.2:80 > 10.0.0.1:40000 [F.] length 0 seq 500000001 ack 3000000078 win 509
+            36000.000008000 10.0.0.1:40001 > 10.0.0.2:80 [S] length 0 seq 7 ack 0 win 64240 join scale 7
+            36000.000009000 10.0.0.1:40002 > 10.0.0.2:80 [S] length 0 seq 7 ack 0 win 64240 scale 7
         "#]],
     );
 }

@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     /// yet.
     mark_ts: i64,
     ports: [u16; 2],
+    /// The smaller of the sizes of segments that both ends accept; 0 when not seen.
+    segment_bytes_max: u16,
     /// From the first SYN to the SYN-ACK, µs; `NONE` when not seen.
     pub(crate) syn_wait_us: u32,
     /// From the SYN-ACK to its ACK, µs; `NONE` when not seen.
@@ -129,6 +131,8 @@ pub(crate) struct Connection {
     pub(crate) has_tier: bool,
     pub(crate) has_cut_requests: bool,
     pub(crate) has_raced: bool,
+    /// A further path of a connection of Multipath TCP.
+    pub(crate) is_subflow: bool,
     is_closing: bool,
     is_queued: bool,
     is_live: bool,
@@ -146,6 +150,7 @@ impl Connection {
             first_ts: ts,
             last_ts: ts,
             mark_ts: 0,
+            segment_bytes_max: 0,
             syn_wait_us: NONE,
             handshake_us: NONE,
             current: NONE,
@@ -167,6 +172,7 @@ impl Connection {
             has_tier: false,
             has_cut_requests: false,
             has_raced: false,
+            is_subflow: false,
             is_closing: false,
             is_queued: false,
             is_live: true,
@@ -244,6 +250,25 @@ impl Connection {
     #[inline]
     pub(crate) fn is_closing_now(&mut self) -> bool {
         self.is_closing && !std::mem::replace(&mut self.is_queued, self.is_closing)
+    }
+
+    /// Notes the size of segments that an end accepts.
+    pub(crate) fn limit_segments(&mut self, bytes: u16) {
+        let known = self.segment_bytes_max;
+        self.segment_bytes_max = if known == 0 { bytes } else { known.min(bytes) };
+    }
+
+    /// Payload of a full segment, at most.
+    #[inline]
+    pub(crate) fn segment_bytes(&self, has_timestamps: bool) -> u32 {
+        const OF_ETHERNET: u16 = 1460;
+        const TIMESTAMPS: u16 = 12;
+        let bytes = match self.segment_bytes_max {
+            0 => OF_ETHERNET,
+            bytes if has_timestamps => bytes.saturating_sub(TIMESTAMPS),
+            bytes => bytes,
+        };
+        bytes.max(1).into()
     }
 
     /// Time of the SYN-ACK, until its ACK is seen.

@@ -58,6 +58,8 @@ pub(crate) struct TroubleCounters {
     pub(crate) shut_count: u16,
     pub(crate) retransmits: u32,
     pub(crate) dsacks: u32,
+    /// When the last one came, and the end of its block.
+    last_dsack: (i64, u32),
     pub(crate) filled: u32,
 }
 
@@ -272,6 +274,15 @@ impl HalfConnection {
     /// Counts a segment that its sender sent again.
     pub(crate) fn note_retransmit(&mut self) {
         self.troubles_mut().retransmits += 1;
+    }
+
+    /// Counts a DSACK of the peer, unless the capture has copied it within `copy_ns`.
+    pub(crate) fn note_dsack(&mut self, ts: i64, right: u32, copy_ns: i64) -> bool {
+        let troubles = self.troubles_mut();
+        let (last_ts, last_right) = std::mem::replace(&mut troubles.last_dsack, (ts, right));
+        let is_copy = last_right == right && ts - last_ts < copy_ns;
+        troubles.dsacks += u32::from(!is_copy);
+        !is_copy
     }
 
     /// Whether this payload was seen before, in order or behind a hole.
@@ -514,6 +525,8 @@ mod tests {
             flags: Flags::ACK,
             window: 0,
             window_scale: None,
+            segment_bytes_max: None,
+            is_join: false,
             timestamps: None,
             sack_blocks: 0,
             dsack: None,

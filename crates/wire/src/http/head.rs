@@ -13,6 +13,8 @@ pub(crate) struct RequestHead<'a> {
     pub(crate) request_id: &'a [u8],
     pub(crate) content_length: Option<u64>,
     pub(crate) is_chunked: bool,
+    /// The client waits before it sends the body (`Expect: 100-continue`).
+    pub(crate) expects_continue: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +150,11 @@ pub(super) fn request(bytes: &[u8]) -> (RequestHead<'_>, Option<usize>) {
                     && head.request_id.is_empty()
                 {
                     head.request_id = parent.get(3..35).unwrap_or_default();
+                }
+            }
+            Some(b'e') => {
+                if let Some(expected) = value(line, "expect") {
+                    head.expects_continue = expected.eq_ignore_ascii_case(b"100-continue");
                 }
             }
             Some(b'x') => {

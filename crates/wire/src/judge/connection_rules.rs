@@ -13,6 +13,34 @@ pub(super) struct ServerTimes {
     pub(super) think_ms_p95: f64,
 }
 
+/// Without the other direction there are no answers, and no answer to a SYN either.
+pub(super) fn one_direction(case: &JudgeInput<'_>) -> RuleOutcome {
+    let ratio = case.evidence.one_sided_ratio;
+    (ratio >= limit::ONE_SIDED_RATIO_MIN).then(|| {
+        let why = format!(
+            "cannot tell: the capture has one direction only of {} of {} connections, so answers \
+             are missing; capture where both directions pass",
+            percent(ratio),
+            case.connections
+        );
+        (DelayVerdict::Unknown, why)
+    })
+}
+
+/// A path of Multipath TCP has a part of the data only: requests and responses are spread over several.
+pub(super) fn several_paths(case: &JudgeInput<'_>) -> RuleOutcome {
+    let ratio = case.evidence.subflow_ratio;
+    (ratio >= limit::LACKING_RATIO_MAX).then(|| {
+        let why = format!(
+            "cannot tell: {} of {} connections are further paths of Multipath TCP, so requests and \
+             responses are in parts; capture behind the server that ends it, or turn it off",
+            percent(ratio),
+            case.connections
+        );
+        (DelayVerdict::Unknown, why)
+    })
+}
+
 /// Handshakes that took a second SYN-ACK were delayed by loss: a network that holds packets is ruled
 /// out before.
 pub(super) fn lost_synacks(case: &JudgeInput<'_>) -> RuleOutcome {

@@ -115,6 +115,9 @@ evidence! {
     slow_think_seconds: f64,
     /// Share of requests whose response the server broke off.
     truncated_ratio: f64,
+    /// Share of requests whose only answer may be tickets and settings within TLS, until the client left or
+    /// the capture ended.
+    doubtful_ratio: f64,
     /// Share of requests without a response, those in flight at the end included.
     unanswered_ratio: f64,
     /// Share of requests in flight at the end of the capture.
@@ -127,6 +130,8 @@ evidence! {
     lacking_ratio: f64,
     /// Share of connections of which the capture has one direction only.
     one_sided_ratio: f64,
+    /// Share of connections that are further paths of Multipath TCP.
+    subflow_ratio: f64,
     /// Identifications that one side skipped without a hole in its sequence numbers: no loss.
     skipped_ids_ratio: f64,
     /// Share of requests whose upstream request is in the capture.
@@ -303,6 +308,7 @@ impl Evidence {
             slow_first_together_ratio: slow_first_together(tier),
             slow_think_seconds: ms(tier.slow_think_us) / 1000.0,
             truncated_ratio: ratio(tier.truncated, tier.requests),
+            doubtful_ratio: ratio(tier.doubtful, tier.requests),
             unanswered_ratio: ratio(tier.unanswered, tier.requests),
             unfinished_ratio: ratio(tier.unfinished, tier.requests),
             error_ratio: ratio(tier.errors_5xx, tier.responses),
@@ -312,6 +318,7 @@ impl Evidence {
                 tier.requests + transport.unasked,
             ),
             one_sided_ratio: ratio(transport.one_sided, transport.connections),
+            subflow_ratio: ratio(transport.subflows, transport.connections),
             skipped_ids_ratio: skipped_ids(tier),
             ..Self::of_connections(transport)
         }

@@ -132,8 +132,9 @@ pub(super) type RuleOutcome = Option<(DelayVerdict, String)>;
 
 /// Returns the verdict of the first rule that holds, with its evidence.
 pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
-    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 17] = [
-        one_direction,
+    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 18] = [
+        connection_rules::one_direction,
+        connection_rules::several_paths,
         accept_queue,
         keepalive_race,
         path_loss,
@@ -177,20 +178,6 @@ fn without_guesses(
         }
     }
     doubtful.unwrap_or_else(|| smooth(case))
-}
-
-/// Without the other direction there are no answers, and no answer to a SYN either.
-fn one_direction(case: &JudgeInput<'_>) -> RuleOutcome {
-    let ratio = case.evidence.one_sided_ratio;
-    (ratio >= limit::ONE_SIDED_RATIO_MIN).then(|| {
-        let why = format!(
-            "cannot tell: the capture has one direction only of {} of {} connections, so answers \
-             are missing; capture where both directions pass",
-            percent(ratio),
-            case.connections
-        );
-        (DelayVerdict::Unknown, why)
-    })
 }
 
 fn accept_queue(case: &JudgeInput<'_>) -> RuleOutcome {
@@ -545,6 +532,12 @@ fn missing_share(e: &Evidence) -> Option<String> {
         let share = percent(e.unanswered_ratio);
         return Some(format!("{share} of requests have no answer when the capture ends"));
     }
+    if e.doubtful_ratio >= limit::FAILED_RATIO_MIN {
+        let share = percent(e.doubtful_ratio);
+        return Some(format!(
+            "TLS hides whether {share} of requests got an answer or tickets only"
+        ));
+    }
     if is_tap_late(e) {
         return Some(format!(
             "packets of clients and of servers alike carry stamps up to {} late: the tap's clock \
@@ -682,6 +675,7 @@ mod tests {
         check(|e| e.late_accepts = 20, DelayVerdict::AcceptQueue);
         check(|e| (e.unanswered_ratio, e.unfinished_ratio) = (0.25, 0.2), DelayVerdict::Unknown);
         check(|e| e.lacking_ratio = 0.3, DelayVerdict::Unknown);
+        check(|e| (e.subflow_ratio, e.error_ratio) = (0.5, 0.5), DelayVerdict::Unknown);
         check(|e| (e.one_sided_ratio, e.late_syns) = (1.0, 1000), DelayVerdict::Unknown);
         // Load phases alone vary as much as bursts do.
         check(|e| e.dispersion = 31.0, DelayVerdict::Smooth);

@@ -6,15 +6,14 @@
 //! and a slice with losses has no verdict.
 
 mod losses;
-mod pcapng;
 mod ring;
 mod rows;
 mod throttle;
 
 pub use losses::{LossCounts, LossHistory, softnet_drops};
-pub use pcapng::{FrameTruncation, PcapngWriter};
 pub use rows::{LiveSink, SamplingShares, live_slices};
 pub use throttle::{TapLoad, TapThrottle};
+pub use weir_capture::pcapng::{FrameTruncation, PcapngWriter, TapCounts, TapFrame};
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -42,38 +41,12 @@ pub struct TapOptions {
     pub ring_bytes: usize,
 }
 
-/// One captured packet.
-#[derive(Debug, Clone, Copy)]
-pub struct TapFrame<'a> {
-    /// Nanoseconds since 1970, UTC.
-    pub ts_ns: i64,
-    /// The interface's index.
-    pub interface: u32,
-    /// Whether this host received or sent it.
-    pub direction: Direction,
-    /// Bytes from the IP header on: at most the snap length.
-    pub bytes: &'a [u8],
-    /// Length on the wire.
-    pub wire_length: u32,
-}
-
 /// A tap on an interface.
 pub struct Tap {
     ring: PacketRing,
     options: TapOptions,
     seed: u64,
     share: u32,
-}
-
-/// Kernel counters since the last call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TapCounts {
-    /// Packets that passed the filter, lost ones included.
-    pub packets: u64,
-    /// Packets lost because the ring was full.
-    pub drops: u64,
-    /// Times the ring was full.
-    pub freezes: u64,
 }
 
 /// The share of all connections: see [`Tap::keep`].
@@ -167,7 +140,7 @@ impl Tap {
         skipped: &mut SkipCounts,
         model: &mut Model,
     ) -> Result<u64, WireError> {
-        self.step(timeout, &mut |frame| frame.feed(decoder, skipped, model))
+        self.step(timeout, &mut |frame| feed(frame, decoder, skipped, model))
     }
 
     /// Kernel counters since the last call.
@@ -189,22 +162,20 @@ impl Tap {
 /// Blocks processed before control returns to the caller: 8 MiB.
 const BLOCKS_AT_ONCE: usize = 8;
 
-impl TapFrame<'_> {
-    /// Passes its TCP segment to the model, or counts it in `skipped`.
-    fn feed(&self, decoder: &mut Decoder, skipped: &mut SkipCounts, model: &mut Model) {
-        let record = Record {
-            ts_ns: self.ts_ns,
-            link: LinkType::Raw,
-            interface: self.interface,
-            wire_length: self.wire_length,
-            bytes: self.bytes,
-        };
-        let decoded = decoder.decode_directed(&record, self.direction, skipped, &mut |packet| {
-            model.packet(packet);
-        });
-        if let Err(Some(reason)) = decoded {
-            skipped.add(reason);
-        }
+/// Passes a packet's TCP segment to the model, or counts it in `skipped`.
+fn feed(frame: &TapFrame<'_>, decoder: &mut Decoder, skipped: &mut SkipCounts, model: &mut Model) {
+    let record = Record {
+        ts_ns: frame.ts_ns,
+        link: LinkType::Raw,
+        interface: frame.interface,
+        wire_length: frame.wire_length,
+        bytes: frame.bytes,
+    };
+    let decoded = decoder.decode_directed(&record, frame.direction, skipped, &mut |packet| {
+        model.packet(packet);
+    });
+    if let Err(Some(reason)) = decoded {
+        skipped.add(reason);
     }
 }
 

@@ -24,8 +24,6 @@ const PROMPT_NS: i64 = 5_000_000;
 const RACE_NS: i64 = 50_000_000;
 /// Smaller segments wait for acknowledgements by Nagle's algorithm.
 const SMALL_BYTES: u32 = 1000;
-/// Larger payload is several segments merged by the NIC (GRO); identifications count the segments.
-const SEGMENT_BYTES_MAX: u32 = 1460;
 
 /// Whether a packet begins a new connection between the same endpoints.
 pub(super) fn is_new_incarnation(connection: &Connection, packet: &Packet<'_>) -> bool {
@@ -90,6 +88,9 @@ fn process_syn(
     packet: &Packet<'_>,
     side: Side,
 ) {
+    if let Some(bytes) = packet.segment_bytes_max {
+        connection.limit_segments(bytes);
+    }
     if side == Side::Server || packet.flags.has(Flags::ACK) {
         if side == Side::Client {
             // The second half of a simultaneous open.
@@ -119,6 +120,7 @@ fn process_syn(
         return;
     }
     connection.syn_count = connection.syn_count.saturating_add(1);
+    connection.is_subflow |= packet.is_join;
     if connection.syn_count == 1 {
         connection.client_isn = packet.seq;
         if connection.half(Side::Client).packets > 0 {
@@ -227,7 +229,8 @@ fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packe
         && !packet.flags.has(Flags::RST)
         && !(packet.flags.has(Flags::SYN) && side == Side::Server)
     {
-        let missing = connection.half(side).identify(id, segments(packet.payload_length));
+        let segments = segments(connection, packet);
+        let missing = connection.half(side).identify(id, segments);
         if missing > 0 && side == Side::Client {
             let slice = context.now(connection.tier);
             slice.missing += u32::from(missing);
@@ -235,13 +238,15 @@ fn count(connection: &mut Connection, context: &mut ShardContext, packet: &Packe
     }
 }
 
-/// Segments that a payload took on the wire, at least.
+/// Segments that a payload took on the wire, at least: the NIC merges and splits them (GRO, TSO), and
+/// identifications count segments.
 #[inline]
-fn segments(payload_length: u32) -> u16 {
-    if payload_length <= SEGMENT_BYTES_MAX {
+fn segments(connection: &Connection, packet: &Packet<'_>) -> u16 {
+    let full = connection.segment_bytes(packet.timestamps.is_some());
+    if packet.payload_length <= full {
         return 1;
     }
-    u16::try_from(payload_length.div_ceil(SEGMENT_BYTES_MAX)).unwrap_or(u16::MAX)
+    u16::try_from(packet.payload_length.div_ceil(full)).unwrap_or(u16::MAX)
 }
 
 /// Tracks zero windows: the receiver does not accept data.
@@ -286,9 +291,9 @@ fn acknowledge(
     side: Side,
 ) {
     let peer = side.other();
-    if let Some(SackBlock { .. }) = packet.dsack {
-        connection.half(peer).troubles_mut().dsacks += 1;
-        if peer == Side::Server {
+    if let Some(SackBlock { right, .. }) = packet.dsack {
+        let is_new = connection.half(peer).note_dsack(packet.ts_ns, right, copies::COPY_NS);
+        if is_new && peer == Side::Server {
             context.now(connection.tier).spurious += 1;
             request_tracker::note_spurious(connection, context);
         }
@@ -477,6 +482,7 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     tier.unopened += u64::from(is_unopened(connection));
     tier.failed_handshakes += u64::from(has_failed_handshake(connection));
     tier.one_sided += u64::from(is_one_sided(connection));
+    tier.subflows += u64::from(connection.is_subflow);
     tier.stamped_connections += u64::from(observed.tick_us.is_some());
     tier.speaking[connection.protocol as usize] += 1;
     for (at, traffic) in [&mut tier.client, &mut tier.server].into_iter().enumerate() {

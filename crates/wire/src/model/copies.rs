@@ -17,7 +17,7 @@ use super::shard_context::ShardContext;
 use crate::flow::{Connection, HalfConnection, NONE, Side};
 
 /// Minimum retransmission timeout of Linux, with a margin: a copy comes sooner.
-const COPY_NS: i64 = 150_000_000;
+pub(super) const COPY_NS: i64 = 150_000_000;
 /// Without a measured round trip, a copy comes at most this late.
 const ROUND_TRIP_NS: i64 = 300_000;
 /// Sets of remembered packets, a power of two.

@@ -40,6 +40,7 @@ pub(crate) struct RareFields {
     slice: u32,
     window_scale: u8,
     sack_blocks: u8,
+    segment_bytes_max: u16,
 }
 
 /// Position of a packet, with what all packets of its block share.
@@ -62,6 +63,8 @@ const RECEIVER_READABLE: u16 = 128;
 const IS_IN: u16 = 256;
 const IS_OUT: u16 = 512;
 const IS_MUTE: u16 = 1024;
+const HAS_SEGMENT_BYTES: u16 = 2048;
+const IS_JOIN: u16 = 4096;
 
 /// Upper bits of an IPv4-mapped IPv6 address.
 const MAPPED: u128 = 0xffff_0000_0000;
@@ -88,7 +91,8 @@ impl PacketEntry {
                 if hints.slice == spot.slice
                     && packet.sack_blocks == 0
                     && packet.dsack.is_none()
-                    && packet.window_scale.is_none() =>
+                    && packet.window_scale.is_none()
+                    && packet.segment_bytes_max.is_none() =>
             {
                 ([from, to], interface, 0)
             }
@@ -112,7 +116,9 @@ impl PacketEntry {
                 | bit_if(packet.dsack.is_some(), HAS_DSACK)
                 | bit_if(packet.ip_id.is_some(), HAS_ID)
                 | bit_if(packet.window_scale.is_some(), HAS_SCALE)
+                | bit_if(packet.segment_bytes_max.is_some(), HAS_SEGMENT_BYTES)
                 | bit_if(packet.is_sequence_known, HAS_SEQUENCE)
+                | bit_if(packet.is_join, IS_JOIN)
                 | bit_if(hints.is_from_server, IS_FROM_SERVER)
                 | bit_if(hints.is_readable[0], SENDER_READABLE)
                 | bit_if(hints.is_readable[1], RECEIVER_READABLE)
@@ -176,6 +182,8 @@ impl PacketEntry {
             flags: Flags(self.flags),
             window: self.window,
             window_scale: None,
+            segment_bytes_max: None,
+            is_join: self.has(IS_JOIN),
             timestamps: self.has(HAS_TIMESTAMPS).then_some(Timestamps { value, echo }),
             sack_blocks: 0,
             dsack: None,
@@ -188,6 +196,8 @@ impl PacketEntry {
         if let Some(rare) = self.rare(rares) {
             let [left, right] = rare.dsack;
             packet.window_scale = self.has(HAS_SCALE).then_some(rare.window_scale);
+            packet.segment_bytes_max =
+                self.has(HAS_SEGMENT_BYTES).then_some(rare.segment_bytes_max);
             packet.sack_blocks = rare.sack_blocks;
             packet.dsack = self.has(HAS_DSACK).then_some(SackBlock { left, right });
             packet.interface = rare.interface;
@@ -218,6 +228,7 @@ impl RareFields {
             slice: hints.slice,
             window_scale: packet.window_scale.unwrap_or(0),
             sack_blocks: packet.sack_blocks,
+            segment_bytes_max: packet.segment_bytes_max.unwrap_or(0),
         });
         u16::try_from(rares.len()).expect("blocks are smaller")
     }
@@ -252,6 +263,8 @@ mod tests {
                 flags: Flags(u.arbitrary()?),
                 window: u.arbitrary()?,
                 window_scale: u.arbitrary()?,
+                segment_bytes_max: u.arbitrary()?,
+                is_join: u.arbitrary()?,
                 timestamps: u
                     .arbitrary::<Option<(u32, u32)>>()?
                     .map(|(value, echo)| Timestamps { value, echo }),

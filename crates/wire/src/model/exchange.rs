@@ -45,6 +45,15 @@ pub(crate) struct Exchange {
     pub(crate) is_truncated: bool,
     /// All of the answer so far may be session tickets of TLS 1.3.
     pub(crate) is_ticket: bool,
+    /// All of it is tickets: no answer.
+    pub(crate) is_no_answer: bool,
+    /// Something in it is unlike tickets and settings.
+    pub(crate) has_answer: bool,
+    /// The client left long after what may be tickets and no answer.
+    pub(crate) is_doubtful: bool,
+    /// Bytes of a body that the client sends once the server wants them (`Expect: 100-continue`);
+    /// `u64::MAX` for chunks, 0 for none.
+    pub(crate) withheld_bytes: u64,
 }
 
 impl Exchange {

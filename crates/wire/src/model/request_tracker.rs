@@ -194,6 +194,10 @@ pub(super) fn give_up_unseen(connection: &mut Connection, context: &mut ShardCon
 
 /// Ends a response that only the server's FIN delimits.
 pub(super) fn server_closed(connection: &mut Connection, context: &mut ShardContext, ts: i64) {
+    turns::drop_tickets(connection, context);
+    if connection.fin_by.or(connection.rst_by) == Some(Side::Client) {
+        turns::note_doubt(connection, context, ts);
+    }
     let is_soft = connection.half(Side::Server).framer.turn()
         || matches!(connection.protocol, Protocol::Tls | Protocol::Opaque | Protocol::Mysql);
     let end_seq = connection.half(Side::Server).next;
@@ -207,6 +211,11 @@ pub(super) fn server_closed(connection: &mut Connection, context: &mut ShardCont
 /// Ends the connection: no more packets.
 pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is_end: bool) {
     let ts = connection.last_ts;
+    let is_open = is_end && connection.rst_by.is_none() && connection.fin_by.is_none();
+    if is_open {
+        turns::drop_tickets(connection, context);
+        turns::note_doubt(connection, context, context.end_ts);
+    }
     server_closed(connection, context, ts);
     if connection.unacknowledged != NONE {
         let slot = std::mem::replace(&mut connection.unacknowledged, NONE);
@@ -214,7 +223,7 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     }
     let is_broken_off = connection.is_broken_off();
     streams::finish(connection, context, is_end);
-    note_left(connection, context, ts, is_end);
+    note_left(connection, context, if is_open { context.end_ts } else { ts });
     while connection.current != NONE {
         let slot = connection.current;
         let exchange = context.pool.get(slot);
@@ -224,7 +233,7 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
             (true, _, _) => RequestEnd::Cut,
             (false, Some(_), _) => RequestEnd::Reset,
             (false, None, Some(_)) => RequestEnd::Closed,
-            (false, None, None) if is_end => RequestEnd::Unanswered,
+            (false, None, None) if is_open => RequestEnd::Unanswered,
             (false, None, None) => RequestEnd::Closed,
         };
         complete(connection, context, slot, end, None);
@@ -233,13 +242,11 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
 }
 
 /// Notes until when the oldest request has waited for a response, unless only the tap lacks that.
-fn note_left(connection: &Connection, context: &mut ShardContext, ts: i64, is_end: bool) {
+fn note_left(connection: &Connection, context: &mut ShardContext, left: i64) {
     let is_read = connection.protocol == Protocol::Http || connection.protocol.is_database();
     if connection.current == NONE || !is_read || connection.halves[1].is_ahead_of_tap() {
         return;
     }
-    let is_open = is_end && connection.rst_by.is_none() && connection.fin_by.is_none();
-    let left = if is_open { context.end_ts } else { ts };
     let exchange = context.pool.get(connection.current);
     if exchange.is_sent && exchange.answered[0] == 0 {
         exchange.left = left;
@@ -317,6 +324,28 @@ impl RequestTracker<'_> {
         request_events::answer(connection, context, slot);
     }
 
+    /// Whether the server answers no request: it tells a client that has sent none why it closes.
+    fn is_uninvited(&self, status: u16) -> bool {
+        const REQUEST_TIMEOUT: u16 = 408;
+        let is_silent = self.connection.syn_count > 0 && self.connection.halves[0].bytes == 0;
+        status == REQUEST_TIMEOUT || is_silent
+    }
+
+    /// A final answer to `Expect: 100-continue`: the client may keep the body and go on with its
+    /// next request.
+    fn end_withheld(&mut self) {
+        let withheld = self.current().map_or(0, |exchange| exchange.withheld_bytes);
+        let framer = &mut self.connection.half(Side::Client).framer;
+        let is_withheld = match *framer {
+            Framer::Body(left) => left == withheld,
+            Framer::Size(0, false) => withheld == u64::MAX,
+            _ => false,
+        };
+        if is_withheld {
+            *framer = Framer::UntilEnd;
+        }
+    }
+
     fn ask(&mut self, target: &[u8], keys: [u64; 2]) {
         let Self { connection, context, .. } = self;
         request_events::describe(connection, context, connection.newest, target, keys);
@@ -346,6 +375,10 @@ impl HttpSink for RequestTracker<'_> {
             exchange.is_cut |= is_cut;
             exchange.is_head = head.method == b"HEAD";
             exchange.is_connect = head.method == b"CONNECT";
+            if head.expects_continue {
+                exchange.withheld_bytes =
+                    if head.is_chunked { u64::MAX } else { head.content_length.unwrap_or(0) };
+            }
             if wants_text {
                 exchange.text = Some(Box::new(RequestText {
                     method: lossy(head.method),
@@ -380,8 +413,12 @@ impl HttpSink for RequestTracker<'_> {
                 class if self.connection.has_cut_requests && (class > 1 || is_cut) => {
                     self.begin_hidden_request();
                 }
+                _ if self.is_uninvited(head.status) => {}
                 _ => self.context.tier_mut(self.connection.tier).unasked += 1,
             }
+        }
+        if head.class > 1 {
+            self.end_withheld();
         }
         let (is_head, is_connect) = self
             .current()

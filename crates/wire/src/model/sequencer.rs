@@ -353,6 +353,7 @@ impl Sequencer {
         tier.unanswered += u64::from(is_unanswered);
         tier.unfinished += u64::from(done.end == RequestEnd::Unanswered);
         tier.truncated += u64::from(exchange.is_truncated);
+        tier.doubtful += u64::from(exchange.is_doubtful);
         tier.slices.at(began).unanswered += u32::from(is_unanswered || exchange.is_truncated);
         tier.upload.add(micros(sent - asked));
         if first == 0 {

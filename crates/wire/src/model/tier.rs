@@ -28,6 +28,8 @@ pub(crate) struct Tier {
     pub(crate) unanswered: u64,
     /// Responses that the server broke off.
     pub(crate) truncated: u64,
+    /// Requests whose only answer may be tickets.
+    pub(crate) doubtful: u64,
     pub(crate) errors_5xx: u64,
     /// Responses with status 408 or 429.
     pub(crate) rejected: u64,
@@ -92,6 +94,8 @@ pub(crate) struct TransportCounters {
     pub(crate) connections: u64,
     /// Connections of which the tap saw one direction only.
     pub(crate) one_sided: u64,
+    /// Further paths of connections of Multipath TCP.
+    pub(crate) subflows: u64,
     /// Connections, here or in earlier parts, that turned out to belong to another port.
     pub(crate) mistaken: u64,
     pub(crate) speaking: [u64; Protocol::COUNT],
@@ -130,7 +134,7 @@ impl TransportCounters {
     pub(crate) fn merge(&mut self, other: &Self) {
         add_fields!(
             self, other;
-            unasked, connections, one_sided, packets, bytes, syns, late_syns, late_accepts,
+            unasked, connections, one_sided, subflows, packets, bytes, syns, late_syns, late_accepts,
             lost_synacks, unopened, failed_handshakes, synack_retries, resets_in_flight, races,
             after_fin, missed_by_tap, stamped_connections
         );

@@ -5,9 +5,12 @@ mod http2;
 mod limits;
 mod live;
 mod odd_connections;
+mod offload;
 mod protocols;
 mod requests;
 mod taps;
+mod tls_servers;
+mod uninvited;
 mod unread;
 mod verdicts;
 mod whose_fault;
@@ -35,6 +38,8 @@ struct OwnedPacket {
     tick_us: i64,
     ip_id: u16,
     dsack: Option<SackBlock>,
+    segment_bytes_max: Option<u16>,
+    is_join: bool,
     payload: Vec<u8>,
     captured: usize,
 }
@@ -110,6 +115,8 @@ impl TrafficScript {
             tick_us: 1000,
             ip_id: line.ids[who],
             dsack: None,
+            segment_bytes_max: None,
+            is_join: false,
             payload: payload.to_vec(),
             captured: usize::MAX,
         });
@@ -189,6 +196,8 @@ fn view(owned: &OwnedPacket) -> Packet<'_> {
         flags: owned.flags,
         window: owned.window,
         window_scale: None,
+        segment_bytes_max: owned.segment_bytes_max,
+        is_join: owned.is_join,
         timestamps: (owned.tick_us > 0).then(|| Timestamps {
             value: u32::try_from((owned.sent_ms * 1000 / owned.tick_us) & 0xffff_ffff)
                 .expect("masked"),

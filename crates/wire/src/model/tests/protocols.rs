@@ -48,8 +48,9 @@ fn tickets_and_alerts_of_tls_1_3_are_neither_answers_nor_requests() {
 }
 
 /// A hello of a client (1) or server (2) with one extension.
-fn hello(kind: u8, extension: &[u8]) -> Vec<u8> {
-    let suites: &[u8] = if kind == 1 { &[0, 2, 0x13, 1, 1, 0] } else { &[0x13, 1, 0] };
+pub(super) fn hello(kind: u8, suite: [u8; 2], extension: &[u8]) -> Vec<u8> {
+    let [high, low] = suite;
+    let suites: &[u8] = if kind == 1 { &[0, 2, high, low, 1, 0] } else { &[high, low, 0] };
     let size = u8::try_from(extension.len()).expect("short");
     let body = [&[3, 3][..], &[7; 32], &[0], suites, &[0, size], extension];
     let body = body.concat();
@@ -57,16 +58,17 @@ fn hello(kind: u8, extension: &[u8]) -> Vec<u8> {
     [&[22, 3, 3, 0, length + 4, kind, 0, 0, length][..], &body].concat()
 }
 
-const VERSION: [u8; 6] = [0, 0x2b, 0, 2, 3, 4];
+pub(super) const VERSION: [u8; 6] = [0, 0x2b, 0, 2, 3, 4];
+const SUITE: [u8; 2] = [0x13, 1];
 const EARLY_DATA: [u8; 4] = [0, 0x2a, 0, 0];
 
 /// A client resumes a session with a request in its first flight; the answer comes at once, or after
 /// the client's Finished.
 fn early(script: &mut TrafficScript, [at, think]: [i64; 2]) -> ScriptedConnection {
     let mut line = script.open(443, at, 1);
-    let asked = [hello(1, &EARLY_DATA), records(&[(20, 1), (23, 150)])].concat();
+    let asked = [hello(1, SUITE, &EARLY_DATA), records(&[(20, 1), (23, 77)])].concat();
     script.data(&mut line, CLIENT, at + 2, asked);
-    let answer = [hello(2, &VERSION), records(&[(20, 1), (23, 40), (23, 69)])].concat();
+    let answer = [hello(2, SUITE, &VERSION), records(&[(20, 1), (23, 40), (23, 69)])].concat();
     script.data(&mut line, SERVER, at + 3, answer);
     if think < 3 {
         script.data(&mut line, SERVER, at + 2 + think, records(&[(23, 700)]));
@@ -105,11 +107,21 @@ fn a_second_hello_is_no_encrypted_handshake() {
     for client in 0..60_i64 {
         let at = client * 100;
         let line = &mut script.open(443, at, 1);
-        script.data(line, CLIENT, at + 2, hello(1, &VERSION));
-        script.data(line, SERVER, at + 3, [hello(2, &VERSION), records(&[(20, 1)])].concat());
-        script.data(line, CLIENT, at + 4, [records(&[(20, 1)]), hello(1, &VERSION)].concat());
+        script.data(line, CLIENT, at + 2, hello(1, SUITE, &VERSION));
+        script.data(
+            line,
+            SERVER,
+            at + 3,
+            [hello(2, SUITE, &VERSION), records(&[(20, 1)])].concat(),
+        );
+        script.data(
+            line,
+            CLIENT,
+            at + 4,
+            [records(&[(20, 1)]), hello(1, SUITE, &VERSION)].concat(),
+        );
         let flight = records(&[(23, 40), (23, 900), (23, 290), (23, 69)]);
-        script.data(line, SERVER, at + 5, [hello(2, &VERSION), flight].concat());
+        script.data(line, SERVER, at + 5, [hello(2, SUITE, &VERSION), flight].concat());
         script.data(line, CLIENT, at + 6, records(&[(23, 69), (23, 150)]));
         script.data(line, SERVER, at + 7, records(&[(23, 250), (23, 250)]));
         script.data(line, SERVER, at + 1206, records(&[(23, 700)]));

@@ -218,3 +218,34 @@ fn answers_written_before_what_they_answer_are_no_loss() {
     assert_eq!(tier.evidence.retransmits + tier.evidence.client_retransmits, 0);
     assert_eq!(report.verdict, DelayVerdict::Smooth, "{}", report.why);
 }
+
+/// multipath-tcp/mptcp#250, multipath-tcp/mptcp_net-next#569: a response comes over several paths, each with
+/// its own sequence numbers.
+#[test]
+fn paths_of_multipath_tcp_are_no_slow_application() {
+    let site = |is_join: bool| {
+        let mut script = TrafficScript::default();
+        for client in 0..30_i64 {
+            let at = client * 40;
+            let first = &mut script.open(80, at, 1);
+            let begin = script.packets.len();
+            let second = &mut script.open(80, at + 5, 1);
+            script.packets[begin].is_join = is_join;
+            for number in 0..5 {
+                let at = at + 10 + number * 1500;
+                script.data(first, CLIENT, at, get("/page"));
+                let answer = ok(4000);
+                // The beginning took the other path.
+                script.data(second, SERVER, at + 3, &answer[..1400]);
+                script.ack(second, CLIENT, at + 4);
+                script.data(first, SERVER, at + 1200, &answer[1400..]);
+                script.ack(first, CLIENT, at + 1201);
+            }
+        }
+        script.run(ModelOptions::default()).0
+    };
+    assert_ne!(site(false).verdict, DelayVerdict::Smooth);
+    let report = site(true);
+    assert_eq!(report.verdict, DelayVerdict::Unknown, "{}", report.why);
+    assert!(report.why.contains("50 % of 60 connections"), "{}", report.why);
+}

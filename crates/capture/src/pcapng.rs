@@ -6,8 +6,33 @@
 
 use std::io::{self, Write};
 
-use super::{TapCounts, TapFrame};
-use weir_capture::packet::Direction;
+use crate::packet::Direction;
+
+/// One captured packet.
+#[derive(Debug, Clone, Copy)]
+pub struct TapFrame<'a> {
+    /// Nanoseconds since 1970, UTC.
+    pub ts_ns: i64,
+    /// The interface's index.
+    pub interface: u32,
+    /// Whether this host received or sent it.
+    pub direction: Direction,
+    /// Bytes from the IP header on: at most the snap length.
+    pub bytes: &'a [u8],
+    /// Length on the wire.
+    pub wire_length: u32,
+}
+
+/// Kernel counters since the last call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TapCounts {
+    /// Packets that passed the filter, lost ones included.
+    pub packets: u64,
+    /// Packets lost because the ring was full.
+    pub drops: u64,
+    /// Times the ring was full.
+    pub freezes: u64,
+}
 
 /// How much of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +210,7 @@ fn header_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_capture::{Capture, CaptureInput};
+    use crate::{Capture, CaptureInput};
 
     /// An IPv4 TCP packet with `payload`.
     fn packet(payload: &[u8]) -> Vec<u8> {
@@ -223,7 +248,7 @@ mod tests {
         let input = CaptureInput::from_stream("test", Box::new(io::Cursor::new(bytes))).unwrap();
         let mut capture = Capture::new(input).unwrap();
         let mut found = Vec::new();
-        let mut each = |packet: &weir_capture::packet::Packet<'_>| {
+        let mut each = |packet: &crate::packet::Packet<'_>| {
             found.push((packet.ts_ns, packet.payload_length, packet.payload.len()));
         };
         while capture.step(&mut each).unwrap() {}
