@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use weir_actions::NoticeKind;
+use weir_actions::{Notice, NoticeKind, Urgency, digest};
 
-use crate::receiver::{Receiver, RetryAdvice, SendError};
+use crate::receiver::{Message, Receiver, RetryAdvice, SendError};
 use crate::receivers::RECEIVERS;
 use crate::testing::TestSettings;
 use crate::testing::http::{HttpDouble, RecordedRequest, ScriptedAnswer};
@@ -220,6 +220,74 @@ async fn hostile_texts_make_no_link_and_no_mention() {
             }
         }
         assert!(request.header("injected").is_none() && !text.contains("\u{1b}"), "{kind}");
+    })
+    .await;
+}
+
+/// A digest of 100 incidents whose titles grow when they are escaped.
+fn large_digest() -> Message {
+    let sample = message(NoticeKind::Mail);
+    let notices: Vec<Notice> = (0..100)
+        .map(|number| {
+            let mut notice = sample.notice.clone();
+            (notice.id, notice.incident.id) = (format!("{number:032}"), format!("inc{number}"));
+            notice.incident.class = Urgency::Mail;
+            notice.incident.title = format!("web{number} disk.fill_eta {}", "<&>\"'é".repeat(12));
+            notice
+        })
+        .collect();
+    let notices: Vec<&Notice> = notices.iter().collect();
+    Message { notice: digest(0, &notices).unwrap(), ..sample }
+}
+
+/// elastic/kibana#73061, muety/telepush#65, binwiederhier/ntfy#1073, prometheus/alertmanager#2923: a
+/// long message is refused as a whole, or cut within its markup and refused for that.
+#[tokio::test]
+async fn digest_fits_the_documented_size_of_every_receiver() {
+    each_http_kind(async |kind, double, receiver| {
+        if !receiver.takes_digests() {
+            return;
+        }
+        receiver.send(&large_digest()).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let request = double.last();
+        match kind {
+            "slack" => {
+                let body = request.json();
+                let blocks = body["blocks"].as_array().cloned().unwrap_or_default();
+                for block in &blocks {
+                    let text = block["text"]["text"].as_str().unwrap_or_default();
+                    assert!(text.chars().count() <= 3_000, "{}", text.len());
+                }
+                assert!(!blocks.is_empty() && blocks.len() <= 50);
+            }
+            "telegram" => {
+                let text = request.json()["text"].as_str().unwrap_or_default().to_owned();
+                let inner = text.strip_prefix("<pre>").and_then(|it| it.strip_suffix("</pre>"));
+                let entities = [
+                    ("&lt;", "<"),
+                    ("&gt;", ">"),
+                    ("&quot;", "\""),
+                    ("&#39;", "'"),
+                    ("&amp;", "&"),
+                ];
+                let mut plain = inner.expect("the markup is whole").to_owned();
+                entities.iter().for_each(|(entity, letter)| plain = plain.replace(entity, letter));
+                assert!(plain.encode_utf16().count() <= 4_096 && plain.len() > 2_000);
+            }
+            "discord" => {
+                let body = request.json();
+                let content = body["content"].as_str().unwrap_or_default();
+                assert!((1..=2_000).contains(&content.encode_utf16().count()), "{}", content.len());
+            }
+            "pushover" => {
+                let text = request.form_value("message").unwrap_or_default();
+                assert!((1..=1_024).contains(&text.chars().count()), "{}", text.len());
+            }
+            "ntfy" => assert!((1..=4_096).contains(&request.text().len())),
+            "teams" => assert!((1..=28 * 1024).contains(&request.text().len())),
+            "matrix" => assert!((1..=65_000).contains(&request.text().len())),
+            other => panic!("{other} takes digests: what is its limit?"),
+        }
     })
     .await;
 }

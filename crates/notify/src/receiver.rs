@@ -125,6 +125,11 @@ pub trait Receiver: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether mails of several incidents may be one message.
+    fn takes_digests(&self) -> bool {
+        self.is_read_by_people()
+    }
+
     /// Where the answers of people are read; `None` where the receiver has no way back.
     fn replies(&self) -> Option<&dyn ReplySource> {
         None

@@ -173,6 +173,9 @@ pub(crate) fn incident_url(message: &Message) -> Option<Url> {
     if message.notice.is_about_rota() {
         return Url::parse(&format!("{page}/#/oncall")).ok();
     }
+    if message.notice.is_digest() {
+        return Url::parse(&format!("{page}/#/incidents")).ok();
+    }
     let id = message.notice.incident.id.chars().filter(char::is_ascii_alphanumeric);
     Url::parse(&format!("{page}/#/incidents/{}", id.collect::<String>())).ok()
 }

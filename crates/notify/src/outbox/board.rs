@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use weir_actions::NoticeKind;
+use weir_actions::{Notice, NoticeKind};
 use weir_ledger::Document;
 
 use super::lane::{LaneStep, Moment, OpenNotice, next_step};
@@ -25,18 +25,31 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// The open notices by order.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = &OpenNotice> {
+        self.notices.values()
+    }
+
+    /// Whether an acknowledgement or the end follows a page, so that no other contact needs it.
+    pub(crate) fn is_overtaken(&self, page: &Notice, now: Moment) -> bool {
+        let mut later = self.notices.range((page.order + 1, String::new())..);
+        later.any(|(_, open)| open.overtakes_pages() && open.is_due(now))
+    }
+
     pub(crate) fn next_step(&self, now: Moment) -> LaneStep {
         let notices: Vec<&OpenNotice> = self.notices.values().collect();
         let unread = ThreadRecord::default();
         next_step(&notices, self.thread.as_ref().unwrap_or(&unread), now)
     }
 
+    pub(crate) fn has_page(&self) -> bool {
+        self.notices.values().any(|notice| notice.record.notice.kind == NoticeKind::Page)
+    }
+
     /// Urgent lanes first, then those that are due for longest.
     fn rank(&self) -> (bool, i64) {
-        let is_page =
-            self.notices.values().any(|notice| notice.record.notice.kind == NoticeKind::Page);
         let due_us = self.notices.values().map(|notice| notice.record.notice.due_us).min();
-        (!is_page, due_us.unwrap_or(i64::MAX))
+        (!self.has_page(), due_us.unwrap_or(i64::MAX))
     }
 }
 
@@ -117,7 +130,10 @@ impl Board {
         (is_changed, unreadable)
     }
 
-    fn lanes_of<'a>(&'a self, receiver: &'a str) -> impl Iterator<Item = (&'a LaneKey, &'a Lane)> {
+    pub(crate) fn lanes_of<'a>(
+        &'a self,
+        receiver: &'a str,
+    ) -> impl Iterator<Item = (&'a LaneKey, &'a Lane)> {
         let first =
             LaneKey { receiver: receiver.to_owned(), address: None, incident: String::new() };
         self.lanes.range(first..).take_while(move |(key, _)| key.receiver == receiver)

@@ -123,6 +123,8 @@ pub(crate) enum Behaviour {
     Swallow,
     /// Answers after this time.
     Slow(Duration),
+    /// Refuses after this time.
+    Fail(Duration, RetryAdvice),
     /// Arrives after this time.
     Late(Duration),
     Panic,
@@ -184,6 +186,10 @@ impl Receiver for ScriptedReceiver {
             let message = format!("cannot send `{}`: refused", message.notice.change);
             return Err(SendError { message, retry });
         }
+        if let Behaviour::Fail(pause, retry) = behaviour {
+            tokio::time::sleep(pause).await;
+            return Err(SendError { message: "cannot send: refused".to_owned(), retry });
+        }
         if let Behaviour::Late(pause) = behaviour {
             tokio::time::sleep(pause).await;
         }
@@ -192,7 +198,8 @@ impl Receiver for ScriptedReceiver {
             Behaviour::Swallow => std::future::pending().await,
             Behaviour::Slow(pause) => tokio::time::sleep(pause).await,
             Behaviour::Panic => panic!("scripted"),
-            Behaviour::Accept | Behaviour::Late(_) | Behaviour::Refuse(_) => {}
+            Behaviour::Accept | Behaviour::Fail(..) | Behaviour::Late(_) | Behaviour::Refuse(_) => {
+            }
         }
         let external_id = Some(format!("id of {}", message.notice.change));
         Ok(Accepted { answer: "202".to_owned(), external_id })

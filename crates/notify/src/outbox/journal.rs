@@ -8,7 +8,7 @@ use weir_actions::{Notice, NoticeKind};
 use weir_ledger::{Change, LedgerBackend, LedgerError};
 
 use super::attempt::AttemptResult;
-use super::board::Board;
+use super::board::{Board, Lane};
 use super::lane::{LaneStep, Moment};
 use super::record::{
     LaneKey, NOTICE_KIND, NoticeRecord, NoticeState, THREAD_KIND, ThreadRecord, derived,
@@ -133,7 +133,10 @@ impl LedgerWork<'_> {
         Ok(unreadable)
     }
 
-    fn load_thread(&mut self, key: &LaneKey) -> Result<(ThreadRecord, i64), LedgerError> {
+    pub(crate) fn load_thread(
+        &mut self,
+        key: &LaneKey,
+    ) -> Result<(ThreadRecord, i64), LedgerError> {
         let document = self.ledger.get(THREAD_KIND, &key.document_key())?;
         let thread = document.as_ref().map(ThreadRecord::parse).unwrap_or_default();
         let version = document.map_or(0, |document| document.version);
@@ -182,6 +185,11 @@ impl LedgerWork<'_> {
             else {
                 return Ok(Advance::Wait(self.board.pause(name, self.now)));
             };
+            // Pages are first in the list: they never wait for a digest.
+            let has_page = self.board.lane(&key).is_some_and(Lane::has_page);
+            if may_send && !has_page && self.fold(name) {
+                return Ok(Advance::Again);
+            }
             match self.checked_step(&key)? {
                 LaneStep::Send(id) if may_send => {
                     if let Some(claim) = self.claim(&id)? {
@@ -225,7 +233,9 @@ impl LedgerWork<'_> {
             self.report(&record, NoticeState::Uncertain, None);
         }
         self.report(&record, NoticeState::Sending, None);
+        // Letters are about no incident: one that answers the first letter of all is overlooked.
         let lane = self.board.lane(&LaneKey::of(&record.notice));
+        let lane = lane.filter(|_| !record.notice.is_letter());
         let thread = lane.and_then(|lane| lane.thread.as_ref());
         Ok(Some(Claim {
             thread: thread.and_then(|thread| thread.external_id.clone()),
@@ -363,7 +373,10 @@ impl LedgerWork<'_> {
         let (before, version) = self.load_thread(&key)?;
         let mut thread = before.clone();
         let mut targets = Vec::new();
-        let fallback = notice.fallbacks.first().filter(|_| falls_back);
+        let lane = self.board.lane(&key);
+        let is_needed = notice.kind != NoticeKind::Page
+            || lane.is_none_or(|lane| !lane.is_overtaken(notice, self.now));
+        let fallback = notice.fallbacks.first().filter(|_| falls_back && is_needed);
         if let Some(target) = fallback {
             targets.push(target.clone());
             if !thread.moved_to.contains(target) {
@@ -399,7 +412,12 @@ impl LedgerWork<'_> {
         record.is_repeat && receiver.is_some_and(|receiver| !receiver.is_idempotent())
     }
 
-    fn report(&mut self, record: &NoticeRecord, state: NoticeState, latency_seconds: Option<f64>) {
+    pub(crate) fn report(
+        &mut self,
+        record: &NoticeRecord,
+        state: NoticeState,
+        latency_seconds: Option<f64>,
+    ) {
         let is_repeat = self.is_marked(record);
         self.reports.push(NoticeChange {
             notice: record.notice.clone(),

@@ -76,7 +76,17 @@ impl OpenNotice {
         by_wall.min(by_monotonic)
     }
 
-    fn is_due(&self, now: Moment) -> bool {
+    /// Whether it makes earlier pages pointless: a person works on the incident, or it is over.
+    pub(crate) fn overtakes_pages(&self) -> bool {
+        let notice = &self.record.notice;
+        match notice.kind {
+            NoticeKind::Ack => notice.incident.acked_by.is_some(),
+            NoticeKind::Resolved => true,
+            NoticeKind::Page | NoticeKind::Mail | NoticeKind::Test => false,
+        }
+    }
+
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
         self.remaining(self.due_us(), now).is_zero()
     }
 
@@ -133,7 +143,36 @@ pub(crate) fn next_step(notices: &[&OpenNotice], thread: &ThreadRecord, now: Mom
     if let Some(notice) = before_the_end(notices, now) {
         return LaneStep::finish(notice, NoticeState::Superseded, "the incident is over");
     }
+    if let Some(page) = before_the_ack(notices, now) {
+        let reason = "the incident was acknowledged before it could be sent";
+        return LaneStep::finish(page, NoticeState::Superseded, reason);
+    }
+    if let Some(notice) = before_a_page(notices, now) {
+        return LaneStep::finish(notice, NoticeState::Superseded, "a page of the incident follows");
+    }
     first_to_go(notices, thread, now)
+}
+
+/// The first page that an acknowledgement overtakes: who works on the incident knows of it, and if
+/// the acknowledgement expires, the incident pages again.
+fn before_the_ack<'a>(notices: &[&'a OpenNotice], now: Moment) -> Option<&'a OpenNotice> {
+    let ack = notices.iter().rposition(|notice| {
+        notice.overtakes_pages() && (notice.record.attempt > 0 || notice.is_due(now))
+    });
+    let earlier = &notices[..ack.unwrap_or(0)];
+    earlier.iter().find(|notice| notice.record.notice.kind == NoticeKind::Page).copied()
+}
+
+/// The first mail or acknowledgement that would hold up a page until its next attempt. The page
+/// reports all that it does.
+fn before_a_page<'a>(notices: &[&'a OpenNotice], now: Moment) -> Option<&'a OpenNotice> {
+    let page = notices
+        .iter()
+        .rposition(|notice| notice.record.notice.kind == NoticeKind::Page && notice.is_due(now));
+    let earlier = &notices[..page.unwrap_or(0)];
+    let is_less = |kind| matches!(kind, NoticeKind::Mail | NoticeKind::Ack);
+    let mut waiting = earlier.iter().filter(|notice| notice.record.attempt > 0);
+    waiting.find(|notice| is_less(notice.record.notice.kind)).copied()
 }
 
 /// The first notice that the end of the incident overtakes.

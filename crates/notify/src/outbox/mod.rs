@@ -20,6 +20,7 @@ mod attempt;
 mod board;
 mod context;
 mod dispatch;
+mod fold;
 mod journal;
 mod lane;
 mod pace;
@@ -31,6 +32,8 @@ mod status;
 mod crash_tests;
 #[cfg(test)]
 mod doubles;
+#[cfg(test)]
+mod fold_tests;
 #[cfg(test)]
 mod kill_tests;
 #[cfg(test)]

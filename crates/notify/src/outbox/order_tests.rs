@@ -71,6 +71,54 @@ async fn acknowledgement_of_a_page_that_was_never_sent_is_dropped() {
     assert_eq!(stage.state("a"), NoticeState::Superseded);
 }
 
+/// An acknowledgement by another person.
+fn acked(order: u64, name: &'static str) -> Notice {
+    let mut ack = chat(Ack, order, name);
+    ack.incident.acked_by = Some("bo".to_owned());
+    ack
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_that_waits_for_its_receiver_is_withdrawn_by_an_acknowledgement() {
+    let mut stage = Stage::new(ScriptedReceiver::new(&[BACKOFF; 4]));
+    stage.play(&[chat(Page, 1, "p")], 5).await;
+    stage.play(&[acked(2, "a")], 600).await;
+    assert_eq!(stage.chat.arrived(), NONE);
+    assert_eq!(stage.state("p"), NoticeState::Superseded);
+    assert_eq!(stage.state("a"), NoticeState::Superseded);
+    // The acknowledgement expires, and the incident pages again.
+    stage.play(&[chat(Ack, 3, "expired"), chat(Page, 4, "again")], 60).await;
+    assert_eq!(stage.chat.arrived(), ["again"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledgement_is_sent_when_the_withdrawn_page_may_have_arrived() {
+    let mut stage = Stage::new(ScriptedReceiver::new(&[Behaviour::Swallow, BACKOFF, BACKOFF]));
+    stage.play(&[chat(Page, 1, "p")], 12).await;
+    stage.play(&[acked(2, "a")], 60).await;
+    assert_eq!(stage.state("p"), NoticeState::Superseded);
+    assert_eq!(stage.chat.arrived(), ["p", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_in_flight_does_not_fall_back_after_an_acknowledgement() {
+    let slow = Behaviour::Fail(Duration::from_secs(5), RetryAdvice::Never);
+    let mut stage = Stage::new(ScriptedReceiver::new(&[slow]));
+    let fallbacks = vec![("mail".to_owned(), None)];
+    stage.play(&[Notice { fallbacks, ..chat(Page, 1, "p") }], 3).await;
+    stage.play(&[acked(2, "a")], 60).await;
+    assert_eq!(stage.state("p"), NoticeState::Failed);
+    assert_eq!(stage.mail.arrived(), NONE);
+    assert_eq!(stage.state("a"), NoticeState::Superseded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mail_that_waits_is_sent_after_an_acknowledgement_of_the_incident() {
+    let mut stage = Stage::new(ScriptedReceiver::new(&[BACKOFF; 2]));
+    stage.play(&[chat(Mail, 1, "m"), acked(2, "a")], 60).await;
+    assert_eq!(stage.chat.arrived(), ["m", "a"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn page_does_not_wait_behind_a_mail_held_until_morning() {
     let mut stage = Stage::new(ScriptedReceiver::new(&[]));
@@ -82,6 +130,17 @@ async fn page_does_not_wait_behind_a_mail_held_until_morning() {
     assert_eq!(stage.chat.arrived(), ["p"]);
     assert_eq!(stage.state("held"), NoticeState::Superseded);
     assert_eq!(stage.state("a"), NoticeState::Superseded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_does_not_wait_for_the_next_attempt_of_a_mail() {
+    let pause = Behaviour::Refuse(RetryAdvice::After(Duration::from_secs(50)));
+    let mut stage = Stage::new(ScriptedReceiver::new(&[pause]));
+    stage.play(&[chat(Mail, 1, "m")], 10).await;
+    stage.play(&[chat(Page, 2, "p")], 1).await;
+    assert_eq!(stage.chat.arrived(), ["p"]);
+    assert_eq!(stage.chat.seconds(), [10.0]);
+    assert_eq!(stage.state("m"), NoticeState::Superseded);
 }
 
 #[tokio::test(start_paused = true)]

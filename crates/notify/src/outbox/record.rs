@@ -252,12 +252,22 @@ impl ThreadRecord {
         }
     }
 
+    /// Enters a message that a digest has.
+    pub(crate) fn note_folded(&mut self, notice: &Notice) {
+        self.is_reached = true;
+        if self.last.is_none_or(|(last, _)| last <= notice.order) {
+            self.last = Some((notice.order, notice.kind));
+            self.is_resolved = notice.kind == NoticeKind::Resolved;
+        }
+    }
+
     /// Whether a later message of the lane makes this one pointless. A mail does not stand in for
-    /// a page.
+    /// a page, and no letter for another one.
     pub(crate) fn is_past(&self, notice: &Notice) -> bool {
         let Some((order, kind)) = self.last else { return false };
         order > notice.order
             && notice.kind != NoticeKind::Test
+            && !notice.is_letter()
             && !(notice.kind == NoticeKind::Page && kind == NoticeKind::Mail)
     }
 }

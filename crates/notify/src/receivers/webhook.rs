@@ -144,6 +144,11 @@ impl Receiver for WebhookReceiver {
         true
     }
 
+    /// A program reads one incident from each body.
+    fn takes_digests(&self) -> bool {
+        false
+    }
+
     fn rate_limit(&self) -> RateLimit {
         RateLimit { burst: 1000.0, per_second: 200.0 }
     }

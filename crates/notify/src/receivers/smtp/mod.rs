@@ -5,6 +5,7 @@
 //! that and its reply is not waited for, since a timeout there would repeat a mail that arrived.
 
 mod mail;
+mod no_read_ahead;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use lettre::transport::smtp::commands::{Mail, Rcpt, Rset};
 use lettre::transport::smtp::extension::ClientId;
 use reqwest::Url;
 
+use self::no_read_ahead::NoReadAhead;
 use crate::http_client::shortened;
 use crate::receiver::{Accepted, Message, RateLimit, Receiver, RetryAdvice, SendError};
 use crate::settings::{Login, ReceiverSettings, ReceiverSpec, RequiredKey, SettingError, wrong};
@@ -129,18 +131,26 @@ impl SmtpReceiver {
 
     /// A connection that is encrypted and logged in as the settings have it.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
-        let implicit = match &self.tls {
-            SmtpTls::Implicit(parameters) => Some(parameters.clone()),
-            _ => None,
-        };
         let (hello, server) = (self.hello(), (self.server.as_str(), self.port));
-        let connected =
-            AsyncSmtpConnection::connect_tokio1(server, Some(CONNECT_WAIT), &hello, implicit, None);
-        let mut connection = connected.await.map_err(|error| self.failure(&error))?;
-        if let SmtpTls::StartTls(parameters) = &self.tls {
+        let mut connection = if let SmtpTls::StartTls(parameters) = &self.tls {
+            let connected = NoReadAhead::connect(server, CONNECT_WAIT).await;
+            let stream =
+                connected.map_err(|error| self.failed(&error.to_string(), RetryAdvice::Backoff))?;
+            let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(stream), &hello);
+            let mut connection = greeted.await.map_err(|error| self.failure(&error))?;
             let encrypted = connection.starttls(parameters.clone(), &hello).await;
             encrypted.map_err(|error| self.failure(&error))?;
-        }
+            connection
+        } else {
+            let implicit = match &self.tls {
+                SmtpTls::Implicit(parameters) => Some(parameters.clone()),
+                _ => None,
+            };
+            let wait = Some(CONNECT_WAIT);
+            AsyncSmtpConnection::connect_tokio1(server, wait, &hello, implicit, None)
+                .await
+                .map_err(|error| self.failure(&error))?
+        };
         if let Some(login) = &self.login {
             let credentials = Credentials::new(login.user.clone(), login.password.0.clone());
             let mechanisms = [Mechanism::Plain, Mechanism::Login];

@@ -216,6 +216,25 @@ async fn starttls_and_tls_from_the_start_need_a_trusted_certificate() {
     }
 }
 
+/// CVE-2021-22947 of curl, CVE-2021-29969 of Thunderbird, CVE-2020-14093 of Mutt: replies in the clear counted as
+/// encrypted ones.
+#[tokio::test]
+async fn replies_behind_that_to_starttls_are_no_replies_of_the_encrypted_server() {
+    let (tls, authority) = certificate();
+    let injected = SmtpReaction::Reply("220 go ahead\r\n250-double.example\r\n250 AUTH PLAIN");
+    let reactions = vec![("STARTTLS", injected)];
+    let script = SmtpScript { tls: Some(tls), reactions, ..SmtpScript::default() };
+    let double = SmtpDouble::start(script);
+    let mut given = settings(double.port, "starttls");
+    given.authority = Some(authority);
+    given.pairs.push(("user".to_owned(), "weir".to_owned()));
+    given.password = Some("hunter22");
+    let error = given.open("smtp").unwrap().send(&message(NoticeKind::Page)).await.unwrap_err();
+    assert_eq!(error.retry, RetryAdvice::Backoff, "{error}");
+    assert_eq!(double.commands().last().map(String::as_str), Some("STARTTLS"));
+    assert!(double.mails().is_empty());
+}
+
 #[tokio::test]
 async fn a_server_without_starttls_gets_neither_password_nor_mail() {
     let double = SmtpDouble::start(SmtpScript::default());
