@@ -66,6 +66,8 @@ pub enum IncidentEvent {
     Opened,
     /// Its class rose.
     Raised,
+    /// Its class fell for five minutes.
+    Lowered,
     /// It has another root rule.
     RootChanged,
     /// Its findings doubled since the last message.
@@ -90,6 +92,7 @@ impl IncidentEvent {
         match self {
             Self::Opened => "opened",
             Self::Raised => "raised",
+            Self::Lowered => "lowered",
             Self::RootChanged => "root_changed",
             Self::Grown => "grown",
             Self::Acknowledged => "acked",

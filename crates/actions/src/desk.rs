@@ -5,7 +5,9 @@
 
 mod acts;
 mod assign;
+mod detour;
 mod duty;
+mod mailbox;
 mod notify;
 mod standing;
 mod update;
@@ -30,10 +32,12 @@ pub use acts::{TestTarget, test_end};
 use assign::FactList;
 use duty::DutyBook;
 pub use duty::LetterText;
+use mailbox::MailboxBook;
 
 const INCIDENT: &str = "incident";
 const SILENCE: &str = "silence";
 const DUTY: &str = "duty";
+const MAILBOX: &str = "mailbox";
 
 /// Incidents, silences, and the policy by which they notify.
 #[derive(Clone, Debug)]
@@ -43,14 +47,18 @@ pub struct Desk {
     silences: BTreeMap<String, Silence>,
     changed_silences: BTreeSet<String>,
     duties: DutyBook,
+    mailboxes: MailboxBook,
+    changed_mailboxes: BTreeSet<String>,
     unreadable: Vec<UnreadableDocument>,
     uncounted: usize,
+    /// Receivers that accept no messages, as of the last tick.
+    failing: BTreeSet<String>,
     out: Decisions,
 }
 
 impl Desk {
     /// Kinds of the documents that a desk keeps.
-    pub const KINDS: [&'static str; 3] = [INCIDENT, SILENCE, DUTY];
+    pub const KINDS: [&'static str; 4] = [INCIDENT, SILENCE, DUTY, MAILBOX];
 
     /// A desk without incidents.
     pub fn new(policy: Policy) -> Self {
@@ -60,8 +68,11 @@ impl Desk {
             silences: BTreeMap::new(),
             changed_silences: BTreeSet::new(),
             duties: DutyBook::default(),
+            mailboxes: MailboxBook::default(),
+            changed_mailboxes: BTreeSet::new(),
             unreadable: Vec::new(),
             uncounted: 0,
+            failing: BTreeSet::new(),
             out: Decisions::default(),
         }
     }
@@ -77,6 +88,7 @@ impl Desk {
                 SILENCE => serde_json::from_str(body)
                     .map(|silence| drop(desk.silences.insert(key.clone(), silence))),
                 DUTY => desk.duties.read(key, body),
+                MAILBOX => desk.mailboxes.read([key, body]),
                 _ => Ok(()),
             };
             if let Err(error) = result {
@@ -98,7 +110,9 @@ impl Desk {
     /// ended.
     pub fn tick(&mut self, now: Micros, firing: &[Finding]) -> Decisions {
         self.settle_clock(now);
+        self.note_failing(firing);
         self.forget(now);
+        self.forget_mailboxes(now);
         let facts = FactList::collect(firing);
         let placed = self.assign(now, &facts);
         self.update_silences(now, firing);
@@ -163,6 +177,8 @@ impl Desk {
                 Some(&mut incident.details_us),
                 Some(&mut incident.notified_us),
                 incident.over_us.as_mut(),
+                incident.resolved_us.as_mut(),
+                incident.lowered_us.as_mut(),
             ] {
                 past.into_iter().for_each(|past| clamp.at_most(past, now.0));
             }
@@ -232,6 +248,7 @@ impl Desk {
             });
             self.out.documents.push(KeptDocument { kind: SILENCE, key, body });
         }
+        self.keep_mailboxes();
         std::mem::take(&mut self.out)
     }
 

@@ -189,6 +189,13 @@ pub struct Incident {
     pub(crate) is_reported_over: bool,
     /// Whether the next page is the first after a person resolved it.
     pub(crate) is_reopened: bool,
+    /// Since when a paged incident has no finding that pages, silenced ones included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lowered_us: Option<i64>,
+    /// The highest class of its findings at this tick, silenced ones included; `None` while each is
+    /// explained.
+    #[serde(skip)]
+    pub(crate) current: Option<Urgency>,
     /// The highest class of its findings that is not silenced, at this tick.
     #[serde(skip)]
     pub(crate) loud: Urgency,
@@ -228,6 +235,8 @@ impl Incident {
             muted_by: None,
             is_reported_over: false,
             is_reopened: false,
+            lowered_us: None,
+            current: None,
             loud: Urgency::Note,
             is_changed: true,
         }

@@ -9,6 +9,7 @@ mod check;
 mod civil_time;
 mod decisions;
 mod desk;
+mod digest;
 mod error;
 mod heal;
 mod hours;
@@ -30,6 +31,7 @@ pub use check::{PolicyProblem, check};
 pub use civil_time::is_night;
 pub use decisions::{Decisions, IncidentChange, IncidentEvent, KeptDocument, UnreadableDocument};
 pub use desk::{Desk, LetterText, TestTarget, test_end};
+pub use digest::digest;
 pub use error::DeskError;
 pub use heal::{
     DeployLock, DryRunRecord, HEAL_KINDS, HarmReport, HealChange, HealDecisions, HealDesk,

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Root rule of the page for a rota without a person on call.
 pub(crate) const GAP_RULE: &str = "oncall.gap";
+/// Root rule of a digest.
+pub(crate) const DIGEST_RULE: &str = "notify.digest";
 
 /// How urgent an incident is: a note is only listed, a mail is read in working hours, a page now.
 #[derive(
@@ -183,9 +185,14 @@ impl Notice {
         self.incident.id.is_empty()
     }
 
-    /// Whether it is about a rota, not about a finding.
+    /// Whether it is one message for the mails of several incidents.
+    pub fn is_digest(&self) -> bool {
+        self.is_letter() && self.incident.root_rule == DIGEST_RULE
+    }
+
+    /// Whether it is about a rota, not about a finding; so are all letters but digests.
     pub fn is_about_rota(&self) -> bool {
-        self.is_letter() || self.incident.root_rule == GAP_RULE
+        self.is_letter() && !self.is_digest() || self.incident.root_rule == GAP_RULE
     }
 
     /// Whether it ends a test; people need not read it.
@@ -195,6 +202,8 @@ impl Notice {
 
     /// Whether a person can acknowledge or resolve what it reports.
     pub fn is_actionable(&self) -> bool {
-        matches!(self.kind, NoticeKind::Page | NoticeKind::Mail) && !self.is_about_rota()
+        matches!(self.kind, NoticeKind::Page | NoticeKind::Mail)
+            && !self.is_letter()
+            && !self.is_about_rota()
     }
 }

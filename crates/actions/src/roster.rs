@@ -163,6 +163,11 @@ impl Roster {
         self.people.iter().find(|person| person.name == name)
     }
 
+    /// Names of the receivers.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = &str> {
+        self.receivers.iter().map(String::as_str)
+    }
+
     pub(crate) fn has_receiver(&self, name: &str) -> bool {
         self.receivers.iter().any(|receiver| receiver == name)
     }

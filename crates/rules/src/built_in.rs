@@ -199,6 +199,7 @@ built_in! {
     "check.failing",
     "check.stale",
     "weir.output_lag",
+    "notify.failing",
     "weir.store_damaged",
     "traffic.unusual",
     "weir.threshold_off",

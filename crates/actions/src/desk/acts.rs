@@ -81,8 +81,9 @@ impl Desk {
         Ok(self.finish())
     }
 
-    /// A person resolves an incident. It stays so while the same findings fire; a new finding
-    /// without a cause, or one of a higher class, opens it again.
+    /// A person resolves an incident. It stays so while the same findings fire, for the time that an
+    /// acknowledgement holds; a new finding without a cause, or one of a higher class, opens it at
+    /// once.
     ///
     /// # Errors
     /// The incident is unknown or over.
@@ -100,7 +101,12 @@ impl Desk {
                 "nothing is left to do",
             ));
         }
-        let change = format!("resolved by {by}");
+        let firing = incident.members.values().filter(|it| it.ended_us.is_none()).count();
+        let change = match firing {
+            0 => format!("resolved by {by}"),
+            1 => format!("resolved by {by} while a finding fires"),
+            _ => format!("resolved by {by} while {firing} findings fire"),
+        };
         incident.state = IncidentState::Resolved;
         incident.resolved_us = Some(now.0);
         incident.resolved_by = Some(by);

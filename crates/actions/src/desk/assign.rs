@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use weir_tables::Micros;
 
 use super::Desk;
+use super::detour::is_about_receiver;
 use crate::civil_time::MINUTE;
 use crate::decisions::IncidentEvent;
 use crate::identity::{short_id, subject_id};
@@ -121,6 +122,8 @@ struct JoinKey {
     tier: String,
     route_group: Option<usize>,
     is_muted: bool,
+    /// The subject of a rule whose findings do not join each other.
+    alone: Option<String>,
 }
 
 impl Desk {
@@ -178,6 +181,8 @@ impl Desk {
                     tier: incident.root.tier.clone(),
                     route_group: self.roster.route_group(incident.route_key()),
                     is_muted: root.is_some_and(|root| self.muted_by(now, root).is_some()),
+                    alone: is_about_receiver(&incident.root.rule)
+                        .then(|| incident.root.subject_id.clone()),
                 };
                 homes.by_rule.insert(key, incident.id.clone());
             }
@@ -196,6 +201,7 @@ impl Desk {
                 subject: &finding.subject,
             }),
             is_muted: self.muted_by(now, finding).is_some(),
+            alone: is_about_receiver(&finding.rule).then(|| subject_id(finding)),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Desk;
 use crate::civil_time::{DAY, MINUTE, SECOND};
 use crate::decisions::IncidentEvent;
 use crate::identity::long_id;
-use crate::incident::{Escalation, Incident, NOTIFIED_MAX, PendingMail};
+use crate::incident::{Escalation, HOLD_US, Incident, NOTIFIED_MAX, PendingMail};
 use crate::policy::Route;
 use crate::roster::{Recipient, add};
 use crate::{Notice, NoticeKind, Urgency};
@@ -24,6 +24,9 @@ const GROWTH_MIN: usize = 3;
 const ANNOUNCED_MAX: usize = 16;
 /// A notice is given up after this time.
 const EXPIRES_US: i64 = DAY;
+
+/// The change of an incident that a person resolved and that opens for what is new in it.
+const REOPENED: &str = "reopened: a new or worse finding";
 
 /// A message before it has recipients' names.
 #[derive(Clone, Debug)]
@@ -41,6 +44,7 @@ impl Desk {
             return;
         }
         self.expire_ack(now, id);
+        self.lower(now, id);
         let Some(incident) = self.incidents.get_mut(id) else { return };
         absorb_growth(incident, now);
         let (loud, notified) = (incident.loud, incident.notified_class);
@@ -54,26 +58,28 @@ impl Desk {
 
     fn page_first(&mut self, now: Micros, id: &str) {
         let Some(incident) = self.incidents.get_mut(id) else { return };
+        let pending = incident.pending.take();
         let change = match incident.notified_class {
-            _ if incident.is_reopened => "reopened: a new or worse finding",
-            Urgency::Note => "opened",
-            _ => "worse: now a page",
+            _ if incident.is_reopened => {
+                pending.map_or_else(|| REOPENED.to_owned(), |pending| pending.change)
+            }
+            Urgency::Note => "opened".to_owned(),
+            _ => "worse: now a page".to_owned(),
         };
         // What was acknowledged was less than this.
         incident.ack = None;
-        incident.pending = None;
         incident.notified_class = Urgency::Page;
         let Some((route, key)) = self.route_of(id) else { return };
         let recipients = self.roster.recipients(&route.page, Urgency::Page, now);
         self.set_escalation(now, id, &route, 0);
         let kind = NoticeKind::Page;
-        self.send(now, key, OutgoingMessage { kind, change: change.to_owned(), recipients });
+        self.send(now, key, OutgoingMessage { kind, change, recipients });
     }
 
     fn mail_first(&mut self, now: Micros, id: &str) {
         let gather = i64::from(self.roster.settings.mail_gather_seconds) * SECOND;
         let Some(incident) = self.incidents.get_mut(id) else { return };
-        let change = if incident.is_reopened { "reopened" } else { "opened" };
+        let change = if incident.is_reopened { REOPENED } else { "opened" };
         let Some(pending) = incident.pending.clone() else {
             let pending = PendingMail { due_us: now.0 + gather, change: change.to_owned() };
             incident.pending = Some(pending);
@@ -172,6 +178,29 @@ impl Desk {
         self.record(now, id, IncidentEvent::AckExpired, &change);
     }
 
+    /// A page whose findings are no longer pages: everyone that was notified gets it, and it does not
+    /// escalate. A page that comes later is sent again.
+    fn lower(&mut self, now: Micros, id: &str) {
+        let Some(incident) = self.incidents.get_mut(id) else { return };
+        let lower = incident.current.filter(|class| *class < Urgency::Page);
+        let Some(class) = lower.filter(|_| incident.notified_class == Urgency::Page) else {
+            incident.is_changed |= incident.lowered_us.take().is_some();
+            return;
+        };
+        incident.is_changed |= incident.lowered_us.is_none();
+        if now.0 - *incident.lowered_us.get_or_insert(now.0) < HOLD_US {
+            return;
+        }
+        incident.lowered_us = None;
+        incident.notified_class = class;
+        incident.escalation = None;
+        let (kind, recipients) = (NoticeKind::Mail, incident.notified.clone());
+        let change = format!("less urgent: now a {}", class.as_str());
+        let message = OutgoingMessage { kind, change: change.clone(), recipients };
+        self.send(now, id.to_owned(), message);
+        self.record(now, id, IncidentEvent::Lowered, &change);
+    }
+
     /// The end of an incident, to everyone that was notified of it.
     pub(super) fn send_end(&mut self, now: Micros, id: &str, change: &str) {
         let Some(incident) = self.incidents.get_mut(id) else { return };
@@ -187,10 +216,17 @@ impl Desk {
     /// Makes the notices of a message and remembers its recipients.
     pub(super) fn send(&mut self, now: Micros, id: String, message: OutgoingMessage) {
         let on_call = self.on_call_now(&id, now);
+        let recipients = match message.kind {
+            NoticeKind::Page => self.detour(now, &id, Urgency::Page, message.recipients),
+            NoticeKind::Mail => self.detour(now, &id, Urgency::Mail, message.recipients),
+            NoticeKind::Ack | NoticeKind::Resolved | NoticeKind::Test => message.recipients,
+        };
+        let due: Vec<Micros> =
+            recipients.iter().map(|recipient| self.due(message.kind, recipient, now)).collect();
         let Some(incident) = self.incidents.get_mut(&id) else { return };
         incident.step += 1;
         incident.is_changed = true;
-        let OutgoingMessage { kind, mut change, recipients } = message;
+        let (kind, mut change) = (message.kind, message.change);
         if let Some(muted) = incident.muted_by.take() {
             change = format!("{change} (was {muted})");
         }
@@ -211,27 +247,31 @@ impl Desk {
             incident.is_reported_over = true;
         }
         let incident = &self.incidents[&id];
-        let notices = recipients.iter().map(|recipient| {
-            let held = self.held_until(kind, recipient, now);
-            Notice {
-                id: notice_id(incident, kind, recipient),
-                kind,
-                receiver: recipient.receiver.clone(),
-                address: recipient.address.clone(),
-                person: recipient.person.clone(),
-                fallbacks: recipient.fallbacks.clone(),
-                due_us: held.0,
-                expires_us: held.0 + EXPIRES_US,
-                order: incident.step,
-                reason: recipient.reason.clone(),
-                change: change.clone(),
-                on_call: on_call.clone(),
-                incident: incident.summary(),
-            }
+        let notices = recipients.iter().zip(due).map(|(recipient, due)| Notice {
+            id: notice_id(incident, kind, recipient),
+            kind,
+            receiver: recipient.receiver.clone(),
+            address: recipient.address.clone(),
+            person: recipient.person.clone(),
+            fallbacks: recipient.fallbacks.clone(),
+            due_us: due.0,
+            expires_us: due.0 + EXPIRES_US,
+            order: incident.step,
+            reason: recipient.reason.clone(),
+            change: change.clone(),
+            on_call: on_call.clone(),
+            incident: incident.summary(),
         });
         let notices: Vec<Notice> = notices.collect();
         self.count_page(&notices);
         self.out.notices.extend(notices);
+    }
+
+    /// When a notice of an incident goes out: a mail after quiet hours, within the mailbox's limit.
+    fn due(&mut self, kind: NoticeKind, recipient: &Recipient, now: Micros) -> Micros {
+        let held = self.held_until(kind, recipient, now);
+        let is_urgent = kind == NoticeKind::Page || recipient.class == Urgency::Page;
+        if is_urgent { held } else { self.book_mail(recipient, held) }
     }
 
     /// When a notice may go out: mails wait for the end of the person's quiet hours.

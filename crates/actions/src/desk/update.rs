@@ -7,7 +7,7 @@ use weir_tables::Micros;
 
 use super::assign::{Fact, FactList};
 use super::{Desk, HOLD_US};
-use crate::civil_time::SECOND;
+use crate::civil_time::{MINUTE, SECOND};
 use crate::decisions::IncidentEvent;
 use crate::incident::{
     CauseState, FREED_US, Incident, MEMBERS_MAX, Member, PendingMail, RootDetails,
@@ -22,6 +22,8 @@ const DETAILS_US: i64 = 30 * SECOND;
 struct MemberNews {
     /// A finding without a cause is new, or has a higher class than before.
     is_higher: bool,
+    /// The highest class of its findings, silenced ones included; `None` while each is explained.
+    class: Option<Urgency>,
 }
 
 impl Desk {
@@ -35,16 +37,19 @@ impl Desk {
         let is_first = is_new && incident.opened_us == now.0 && incident.finding_count == 0;
         end_members(incident, now, facts, live);
         incident.loud = Urgency::Note;
+        incident.current = None;
         if live.is_empty() {
             self.end(now, id);
             return;
         }
-        let news = update_members(incident, now, facts, live);
-        let event = self.reopen(now, id, &news);
-        let Some(incident) = self.incidents.get_mut(id) else { return };
+        let mut news = update_members(incident, now, facts, live);
         let own = own_facts(incident, facts, live);
+        news.class = own.iter().map(|fact| fact.finding.class).max();
+        let reopened = self.reopen(now, id, &news);
+        let Some(incident) = self.incidents.get_mut(id) else { return };
+        incident.current = news.class;
         let root_event = choose_root(incident, facts, live, &own);
-        let class = own.iter().map(|fact| fact.finding.class).max().unwrap_or_default();
+        let class = news.class.unwrap_or_default();
         let raised = (class > incident.class).then_some(IncidentEvent::Raised);
         incident.is_changed |= raised.is_some();
         incident.class = incident.class.max(class);
@@ -57,7 +62,10 @@ impl Desk {
         self.listen(now, id, &own);
         let opened = is_first.then_some(IncidentEvent::Opened);
         let raised = raised.filter(|_| !is_first);
-        for event in [opened, event, raised, root_event].into_iter().flatten() {
+        if let Some(text) = reopened {
+            self.record(now, id, IncidentEvent::Reopened, &text);
+        }
+        for event in [opened, raised, root_event].into_iter().flatten() {
             self.record(now, id, event, event_text(event));
         }
     }
@@ -80,9 +88,11 @@ impl Desk {
     }
 
     /// Opens a resolved incident again, if its findings are back; one that a person resolved only
-    /// for a new or higher finding.
-    fn reopen(&mut self, now: Micros, id: &str, news: &MemberNews) -> Option<IncidentEvent> {
+    /// for a new or higher finding, or when it still fires after the time that an acknowledgement
+    /// holds: then it is sent as if it had just opened, a page at once. What happened, in words.
+    fn reopen(&mut self, now: Micros, id: &str, news: &MemberNews) -> Option<String> {
         let gather = i64::from(self.roster.settings.mail_gather_seconds) * SECOND;
+        let hold_minutes = self.roster.settings.ack_hold_minutes;
         let incident = self.incidents.get_mut(id)?;
         if incident.over_us.take().is_some() {
             incident.is_changed = true;
@@ -90,15 +100,22 @@ impl Desk {
         if incident.state != IncidentState::Resolved {
             return None;
         }
+        let mut text = "firing again".to_owned();
         if incident.is_resolved_by_hand() {
             if !news.is_higher {
-                return None;
+                let by = incident.resolved_by.as_deref().unwrap_or_default();
+                text = format!("still firing {hold_minutes} min after {by} resolved it");
+                let hold = i64::from(hold_minutes) * MINUTE;
+                let is_over = incident.resolved_us.is_some_and(|at| now.0 - at >= hold);
+                if !is_over || news.class.is_none_or(|class| class == Urgency::Note) {
+                    return None;
+                }
+                incident.pending = Some(PendingMail { due_us: now.0, change: text.clone() });
             }
             incident.notified_class = Urgency::Note;
             incident.is_reopened = true;
         } else if incident.is_reported_over {
-            let change = "firing again".to_owned();
-            incident.pending = Some(PendingMail { due_us: now.0 + gather, change });
+            incident.pending = Some(PendingMail { due_us: now.0 + gather, change: text.clone() });
         }
         // Unacknowledged: continue the escalation, since a short recovery does not restart it.
         if let Some(escalation) = &mut incident.escalation {
@@ -110,7 +127,7 @@ impl Desk {
         incident.resolved_us = None;
         incident.resolved_by = None;
         incident.is_changed = true;
-        Some(IncidentEvent::Reopened)
+        Some(text)
     }
 
     /// Finds the highest class that neither a silence nor a window mutes.
@@ -256,7 +273,6 @@ fn event_text(event: IncidentEvent) -> &'static str {
         IncidentEvent::Opened => "opened",
         IncidentEvent::Raised => "class rose",
         IncidentEvent::RootChanged => "another root",
-        IncidentEvent::Reopened => "firing again",
         other => other.as_str(),
     }
 }

@@ -20,7 +20,7 @@ pub enum RefusalReason {
     Muted,
     /// A deployment holds a lock on the host.
     DeployLock,
-    /// A program on the host is restarted all the time already.
+    /// A program on the host is in a restart loop.
     CrashLoop,
     /// The agent is not connected or cannot carry orders.
     Unreachable,

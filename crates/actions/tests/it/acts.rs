@@ -11,15 +11,85 @@ fn incident_resolved_by_hand_stays_resolved_while_its_findings_go_on() {
     bench.run(10);
     let id = bench.only_id();
     let sent = bench.act(|desk, now| desk.resolve(now, &id, "ada")).unwrap();
-    assert_eq!(brief(&sent), ["resolved pager:ada resolved by ada"]);
+    assert_eq!(brief(&sent), ["resolved pager:ada resolved by ada while a finding fires"]);
     bench.fire(symptom(&root, page("app.slow", "web2")));
-    assert!(bench.run(3_600).is_empty());
+    assert!(bench.run(3_599).is_empty());
     assert!(bench.open().is_empty());
     let error = bench.act(|desk, now| desk.acknowledge(now, &id, "bo")).unwrap_err();
     assert_eq!(error.message, format!("cannot acknowledge incident `{id}`: it is resolved"));
     bench.firing.clear();
     bench.run(301);
     assert_eq!(bench.desk.incidents().count(), 0);
+}
+
+/// alerta/alerta#156, alerta/alerta#380: what a person closed and still fires stays closed for good,
+/// or opens at its next duplicate.
+#[test]
+fn incident_that_still_fires_an_hour_after_a_person_resolved_it_is_paged_again() {
+    let mut bench = BenchDesk::new(policy());
+    bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.resolve(now, &id, "bo")).unwrap();
+    assert!(bench.run(3_599).is_empty());
+    let sent = brief(&bench.run(1));
+    assert_eq!(sent, ["page pager:ada still firing 60 min after bo resolved it"]);
+    assert_eq!(bench.only_id(), id);
+    assert_eq!(brief(&bench.run(300)), ["page pager:ada escalated: not acknowledged"]);
+    bench.firing.clear();
+    assert_eq!(brief(&bench.run(1)), ["resolved pager:ada resolved"]);
+}
+
+#[test]
+fn clock_that_is_set_back_after_a_resolve_does_not_lengthen_its_hour() {
+    let mut bench = BenchDesk::new(policy());
+    bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.resolve(now, &id, "bo")).unwrap();
+    bench.now -= 7_200;
+    assert!(bench.run(3_600).is_empty());
+    let sent = brief(&bench.run(1));
+    assert_eq!(sent, ["page pager:ada still firing 60 min after bo resolved it"]);
+}
+
+#[test]
+fn silenced_page_that_a_person_resolved_is_paged_when_the_silence_is_over() {
+    let mut bench = BenchDesk::new(policy());
+    bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.resolve(now, &id, "bo")).unwrap();
+    let request = weir_actions::SilenceRequest {
+        rules: vec!["app.*".to_owned()],
+        reason: "known".to_owned(),
+        by: "ada".to_owned(),
+        class: Some(Urgency::Page),
+        ..Default::default()
+    };
+    bench.act(|desk, now| desk.silence(now, request.clone())).unwrap();
+    assert!(bench.run(7_190).is_empty());
+    let sent = brief(&bench.run(20));
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].starts_with("page pager:ada still firing 60 min after bo"), "{sent:?}");
+}
+
+#[test]
+fn mail_that_a_person_resolved_is_mailed_again_after_an_hour_and_a_symptom_is_not() {
+    let mut bench = BenchDesk::new(policy());
+    let root = bench.fire(mail("disk.fill", "db1"));
+    bench.run(70);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.resolve(now, &id, "ada")).unwrap();
+    let sent = brief(&bench.run(3_600));
+    assert_eq!(sent, ["mail mail:bo still firing 60 min after ada resolved it"]);
+    bench.act(|desk, now| desk.resolve(now, &id, "ada")).unwrap();
+    // Another incident explains it now: that one has been sent.
+    bench.end(&root);
+    let cause = bench.fire(mail("disk.stuck", "db1"));
+    bench.fire(symptom(&cause, mail("disk.fill", "db1")));
+    let sent = brief(&bench.run(7_200));
+    assert!(!sent.iter().any(|it| it.contains("still firing")), "{sent:?}");
 }
 
 #[test]

@@ -70,6 +70,23 @@ fn hand_over_lists_incidents_silences_and_pages_of_the_shift() {
     assert_eq!(bench.run(60).len(), 0, "once");
 }
 
+/// Icinga/icinga2#8644, Icinga/icinga2#8680: whose hours begin is paged for what another person
+/// acknowledged before.
+#[test]
+fn acknowledged_incident_does_not_page_the_person_whose_shift_begins() {
+    let mut bench = bench(web());
+    bench.run(1);
+    bench.fire(page("app.down", "web1"));
+    bench.run(2);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.acknowledge(now, &id, "ada")).unwrap();
+    let sent = brief(&bench.run(3_599));
+    assert_eq!(sent, ["mail mail:bo ada hands over"]);
+    let sent = brief(&bench.run(1));
+    assert_eq!(sent[0], "ack pager:ada the acknowledgement by ada expired");
+    assert!(sent.iter().any(|it| it == "page pager:ada escalated: not acknowledged"), "{sent:?}");
+}
+
 /// A swap of shifts changes who hands over to whom: grafana/oncall#3096.
 #[test]
 fn hand_over_goes_to_the_person_that_took_the_shift_over() {

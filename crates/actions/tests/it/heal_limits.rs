@@ -329,7 +329,7 @@ fn nothing_happens_while_healing_is_off() {
     assert_eq!(bench.desk.runs().count(), 0);
 }
 
-/// NVIDIA/NVSentinel#1380, kubos/kubos-linux-build#139: a restart of what restarts all the time.
+/// NVIDIA/NVSentinel#1380, kubos/kubos-linux-build#139: a restart within a restart loop.
 #[test]
 fn host_with_a_restart_loop_gets_no_restart() {
     let mut bench = automatic();

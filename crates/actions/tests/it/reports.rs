@@ -336,3 +336,63 @@ fn person_whose_contacts_are_gone_is_everybody() {
     assert_eq!(brief(&sent), ["page pager:bo opened", "page pager:cy opened"]);
     assert!(sent.iter().all(|notice| notice.incident.class == Urgency::Page));
 }
+
+/// prometheus/alertmanager#2805, alerta/alerta#278: the end of a fault that was silenced in between
+/// is not sent, and the other system keeps it open.
+#[test]
+fn end_of_a_silenced_fault_reaches_who_was_paged() {
+    let mut bench = BenchDesk::new(policy());
+    let fault = bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    silence(&mut bench, silence_of("web1"));
+    assert!(bench.run(600).is_empty(), "it does not escalate");
+    bench.end(&fault);
+    let sent = brief(&bench.run(1));
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].starts_with("resolved pager:ada resolved"), "{sent:?}");
+}
+
+/// SoulKyu/notificator#105: the same fault comes back after its end, and has the acknowledgement of
+/// last time.
+#[test]
+fn fault_that_comes_back_later_is_not_acknowledged() {
+    let mut bench = BenchDesk::new(policy());
+    let fault = bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.acknowledge(now, &id, "ada")).unwrap();
+    bench.end(&fault);
+    bench.run(301);
+    bench.fire(page("app.down", "web1"));
+    assert_eq!(brief(&bench.run(1)), ["page pager:ada opened"]);
+    assert_eq!(bench.open()[0].acknowledgement(), None);
+}
+
+/// grafana-cold-storage/oncall#1792: a page is acknowledged at night and forgotten.
+#[test]
+fn forgotten_acknowledgement_pages_again_after_its_hour() {
+    let mut bench = BenchDesk::new(policy());
+    bench.fire(page("app.down", "web1"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.acknowledge(now, &id, "ada")).unwrap();
+    assert!(bench.run(3_599).is_empty());
+    let sent = brief(&bench.run(1));
+    assert!(sent.iter().any(|it| it == "ack pager:ada the acknowledgement by ada expired"));
+    assert!(sent.iter().any(|it| it.starts_with("page pager:ada")), "{sent:?}");
+}
+
+/// opensearch-project/alerting#971: a third server fails after the alert of two was acknowledged.
+#[test]
+fn server_that_fails_after_an_acknowledgement_is_paged() {
+    let mut bench = BenchDesk::new(policy());
+    bench.fire(page("cpu.saturated", "web1"));
+    bench.fire(page("cpu.saturated", "web2"));
+    bench.run(10);
+    let id = bench.only_id();
+    bench.act(|desk, now| desk.acknowledge(now, &id, "ada")).unwrap();
+    bench.fire(page("cpu.saturated", "web3"));
+    let sent = bench.run(1);
+    assert_eq!(brief(&sent), ["page pager:ada opened"]);
+    assert_eq!(sent[0].incident.host, "web3");
+}

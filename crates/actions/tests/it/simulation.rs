@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_actions::{Finding, NoticeKind, SilenceRequest, Urgency};
 
-use crate::bench_desk::{BenchDesk, mail, page, policy, symptom};
+use crate::bench_desk::{BenchDesk, at, mail, page, policy, symptom};
 
 /// xorshift64*.
 pub(crate) struct SeededRandom(pub(crate) u64);
@@ -122,6 +122,7 @@ impl Simulation {
         }
         let sent = self.bench.tick();
         for notice in sent.iter().filter(|notice| notice.kind == NoticeKind::Page) {
+            assert_eq!(notice.due_us, at(self.bench.now).0, "a page waits: {notice:#?}");
             self.paged.insert(notice.incident.id.clone());
         }
         self.act();

@@ -1,4 +1,5 @@
-//! The report of the week: pages by rule and how many were real, times to acknowledge and resolve, pages at night.
+//! The report of the week: pages by rule and how many were real, times to acknowledge and resolve, pages at night,
+//! repairs and what came of them, and what is done by hand so often that it should be automated.
 //!
 //! It is a letter like a hand-over, sent each Monday from 07:00 UTC. The week that was reported last is
 //! in the ledger, so that each is reported once, whichever hub leads.
@@ -44,6 +45,16 @@ const PAGED: &str = "select i.incident_id, i.root_rule, i.host, i.opened_ts, i.r
 /// Pages that people got in the week.
 const WOKEN: &str = "select person, ts from notice where kind = 'page' and state = 'sent' and person is not null \
     and ts > $start and ts <= $end limit 10000";
+/// Repairs of the week by their last state, with the newest reason; agents write the same runs without a rule.
+const REPAIRS: &str = "select action, state, count(*) as runs, max(host) as host, count(distinct host) as hosts, \
+      last_value(reason order by ts) as reason \
+    from (select *, row_number() over (partition by run_id order by ts desc) as place from action_run \
+      where ts > $start and ts <= $end and rule_id is not null and mode <> 'dry_run') r \
+    where place = 1 and state in ('verified', 'refused', 'failed', 'undone', 'unknown') \
+    group by action, state order by action, state";
+/// What was done by hand three times within 30 days.
+const BY_HAND: &str = "select distinct subject from finding where rule = 'weir.repeat_manual' and state = 'firing' \
+    and ts > $start and ts <= $end order by subject";
 
 /// An incident that paged.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +72,21 @@ struct WeekFigures {
     paged: Vec<PagedIncident>,
     /// Pages at night by person.
     night: BTreeMap<String, usize>,
+    repairs: Vec<Repairs>,
+    /// Actions and their rules, as `weir.repeat_manual` names them.
+    by_hand: Vec<String>,
     silences: Vec<Silence>,
+}
+
+/// Runs of an action that came to the same end.
+#[derive(Clone, Debug, Default)]
+struct Repairs {
+    action: String,
+    state: String,
+    runs: i64,
+    hosts: i64,
+    host: String,
+    reason: Option<String>,
 }
 
 /// Reports each week that is over.
@@ -116,12 +141,17 @@ impl Notices {
                 *night.entry(person.to_owned()).or_insert(0) += 1;
             }
         }
+        let repairs = self.report_rows(within(REPAIRS, start, end)).await?;
+        let by_hand = self.report_rows(within(BY_HAND, start, end)).await?;
+        let by_hand = by_hand.iter().filter_map(|row| row.text("subject"));
         let silences = self.with_ledger(|ledger| ledger.all("silence")).await;
         let silences = silences.map_err(|error| error.to_string())?;
         let silences = silences.iter().filter_map(|found| serde_json::from_str(&found.body).ok());
         Ok(WeekFigures {
             paged: paged.iter().map(PagedIncident::from_row).collect(),
             night,
+            repairs: repairs.iter().map(Repairs::from_row).collect(),
+            by_hand: by_hand.take(REPEATS_MAX).map(str::to_owned).collect(),
             silences: silences
                 .filter(|silence: &Silence| end.0 - silence.from_us >= OLD_SILENCE_US)
                 .collect(),
@@ -172,6 +202,42 @@ impl PagedIncident {
     }
 }
 
+impl Repairs {
+    fn from_row(row: &Row) -> Self {
+        let text = |name: &str| row.text(name).map(str::to_owned);
+        let count = |name: &str| match row.get(name) {
+            Some(Cell::Int(count)) => *count,
+            _ => 0,
+        };
+        Self {
+            action: text("action").unwrap_or_default(),
+            state: text("state").unwrap_or_default(),
+            runs: count("runs"),
+            hosts: count("hosts"),
+            host: text("host").unwrap_or_default(),
+            reason: text("reason"),
+        }
+    }
+
+    /// `healed`, with the action's name and how often on which hosts.
+    fn line(&self) -> SymptomLine {
+        let what = match self.state.as_str() {
+            "verified" => "healed",
+            "unknown" => "end unknown",
+            other => other,
+        };
+        let hosts = match self.hosts {
+            1 => self.host.clone(),
+            hosts => format!("{hosts} hosts"),
+        };
+        let times = if self.runs == 1 { "once".to_owned() } else { format!("{} times", self.runs) };
+        // A reason of a success is what the check saw, and no news.
+        let reason = self.reason.as_deref().filter(|_| self.state != "verified");
+        let reason = reason.map(|reason| format!(", last because {reason}")).unwrap_or_default();
+        line(what, &self.action, &format!("{times} on {hosts}{reason}"))
+    }
+}
+
 /// The report as a letter.
 fn report_text(figures: &WeekFigures, end: Micros) -> LetterText {
     let mut rules: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -206,6 +272,13 @@ fn report_text(figures: &WeekFigures, end: Micros) -> LetterText {
     lines.extend(repeats.map(|((rule, host), count)| {
         line("repeat", rule, &format!("{count} incidents on {}", or_several(host)))
     }));
+    lines.extend(figures.repairs.iter().map(Repairs::line));
+    lines.extend(
+        figures
+            .by_hand
+            .iter()
+            .map(|subject| line("automate", subject, "done by hand three times within 30 days")),
+    );
     lines.extend(figures.silences.iter().map(|silence| {
         let rules = silence.rules.join(", ");
         line("old silence", &silence.id, &format!("{rules}, by {}: {}", silence.by, silence.reason))
@@ -258,6 +331,17 @@ mod tests {
         }
     }
 
+    fn repairs(action: &str, state: &str, runs: i64, reason: Option<&str>) -> Repairs {
+        Repairs {
+            action: action.to_owned(),
+            state: state.to_owned(),
+            runs,
+            hosts: 1,
+            host: "web1".to_owned(),
+            reason: reason.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn weeks_end_on_monday_morning() {
         // 2026-12-07 is a Monday; 07:00 UTC.
@@ -278,6 +362,11 @@ mod tests {
                 paged("app.down", "web1", false),
             ],
             night: BTreeMap::from([("ada".to_owned(), 2)]),
+            repairs: vec![
+                repairs("restart-app", "verified", 3, None),
+                repairs("free-disk", "refused", 1, Some("it ran twice today")),
+            ],
+            by_hand: vec!["restart mta, against mail.queue".to_owned()],
             silences: Vec::new(),
         };
         let text = report_text(&figures, Micros(1_796_626_800_000_000));
@@ -294,6 +383,9 @@ mod tests {
             2. disk.full: 1 incidents, 0 judged real
             at night ada: 2 pages
             repeat app.down: 3 incidents on web1
+            healed restart-app: 3 times on web1
+            refused free-disk: once on web1, last because it ran twice today
+            automate restart mta, against mail.queue: done by hand three times within 30 days
         "#]]
         .assert_eq(&format!(
             "{}\n{}\n{}\n{}\n",

@@ -150,8 +150,8 @@ fn page_and_its_end_are_delivered_by_postfix_to_a_mailbox() {
          from = \"weir@example.net\"\nto = \"ops@example.net\"\n"
     ));
     let _running = hub.start();
-    hub.mark("shop");
     let mailbox = dir.path().join("mail/ops/new");
+    hub.mark_until("shop", "a page", || std::fs::read_dir(&mailbox).ok()?.flatten().next());
     let mails = wait_for("a page and its end", ARRIVAL, || {
         let files = std::fs::read_dir(&mailbox).ok()?.flatten();
         let mails: Vec<String> =

@@ -161,6 +161,19 @@ impl NoticeHub {
         self.write(&[&format!("page {subject}")]);
     }
 
+    /// Lines until something is there: a round of all rules may take longer than one line fires.
+    pub(super) fn mark_until<T>(
+        &self,
+        subject: &str,
+        what: &str,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> T {
+        wait_for(what, ARRIVAL, || {
+            self.mark(subject);
+            look()
+        })
+    }
+
     /// Lines of one host.
     fn write(&self, lines: &[&str]) {
         let line = |line: &&str| format!("{{\"message\":\"{line}\",\"host\":\"web1\"}}\n");
@@ -240,8 +253,7 @@ fn acknowledged_incident_is_not_escalated_and_everybody_notified_learns_of_it() 
         + "[[routes]]\npage = \"first\"\nescalate = [\"second\"]\nack_minutes = 1\n";
     let hub = NoticeHub::new(&config);
     let running = hub.start();
-    hub.mark("shop");
-    let page = wait_for("a page", ARRIVAL, || first.of_kind("page").pop());
+    let page = hub.mark_until("shop", "a page", || first.of_kind("page").pop());
     let id = page["incident"].as_str().expect("an id").to_owned();
     let listed = hub.command(&running.url, &["incidents", "--format", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
@@ -378,7 +390,7 @@ fn mails_of_an_incident_reach_a_real_server_as_one_thread() {
     );
     let hub = NoticeHub::new(&config);
     let _running = hub.start();
-    hub.mark("shop");
+    hub.mark_until("shop", "a page", || mails_in(&boxed.join("new")).pop());
     let all = wait_for("page and end", ARRIVAL, || {
         let all = mails_in(&boxed.join("new"));
         (all.len() >= 2).then_some(all)
