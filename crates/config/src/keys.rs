@@ -243,7 +243,7 @@ keys! {
         /// the last component. These are read from their beginning.
         tail: Vec<String> = Vec::new(), "";
         /// Whether log files are discovered in the configurations of nginx, HAProxy and Apache, in
-        /// `/var/log`, in the directories of containers and in the journal.
+        /// `/var/log`, in the directories of containers, in the journal, and where listening processes write.
         find_logs: bool = true, "";
         /// Whether the kernel's figures are sampled, once a second.
         sample_host: bool = true, "";

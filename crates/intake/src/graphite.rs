@@ -92,18 +92,25 @@ mod tests {
 
     const ORIGIN: StreamOrigin<'_> = StreamOrigin { peer: "192.0.2.1", source: "graphite" };
 
+    /// open-telemetry/opentelemetry-collector-contrib#31312 (a fraction of a second), influxdata/influxdb#430
+    /// (no time), go-graphite/go-carbon#284 (`nan`).
     #[test]
     fn lines_are_samples_and_others_are_rejected() {
         let mut builder = builder();
-        let bytes = b"servers.web1.load 0.5 1795176000\ncpu;host=web2;core=1 9 N\r\n\nnonsense\na b 1\nlast 1 17";
+        let bytes =
+            b"servers.web1.load 0.5 1795176000\ncpu;host=web2;core=1 9 N\r\n\nnonsense\na b 1\n\
+            my.metric 151 1795175999.254\nfoo 42\ncpu.idle nan 1795176000\nlast 1 17";
         let used = GraphiteStream::default().cut(bytes, ORIGIN, &mut builder).expect("well formed");
         assert_eq!(&bytes[used..], b"last 1 17");
         expect![[r#"
             ts=2026-11-20T12:00:00Z host=192.0.2.1 name=servers.web1.load value=0.5 labels={}
             ts=2026-11-20T12:00:00Z host=web2 name=cpu value=9.0 labels={host: web2, core: 1}
+            ts=2026-11-20T11:59:59.254Z host=192.0.2.1 name=my.metric value=151.0 labels={}
+            ts=2026-11-20T12:00:00Z host=192.0.2.1 name=foo value=42.0 labels={}
+            ts=2026-11-20T12:00:00Z host=192.0.2.1 name=cpu.idle value=NaN labels={}
         "#]]
         .assert_eq(&rows_of_metric(&mut builder));
-        assert_eq!(builder.verdicts.len(), 4);
+        assert_eq!(builder.verdicts.len(), 7);
     }
 
     fn rows_of_metric(builder: &mut BatchBuilder) -> String {

@@ -55,7 +55,7 @@ impl HttpProtocol for LokiPush {
         let kind = request.header("content-type");
         if kind.starts_with("application/json") {
             read_json(&request.body, &peer, builder)?;
-        } else if kind.starts_with("application/x-protobuf") {
+        } else if kind.is_empty() || kind.starts_with("application/x-protobuf") {
             // Promtail compresses without a `Content-Encoding`.
             let is_unpacked = !request.header("content-encoding").is_empty();
             let body = if is_unpacked {
@@ -439,8 +439,8 @@ mod tests {
     fn compressed_protobuf_is_read() {
         let body = snap::raw::Encoder::new().compress_vec(&protobuf()).expect("memory");
         let mut builder = builder();
-        let request = request(Method::POST, "/loki/api/v1/push", &[PROTOBUF], &body);
-        assert!(LokiPush::read(&request, &mut builder).is_ok());
+        let push = request(Method::POST, "/loki/api/v1/push", &[PROTOBUF], &body);
+        assert!(LokiPush::read(&push, &mut builder).is_ok());
         check(
             &mut builder,
             &expect![[r#"
@@ -448,6 +448,26 @@ mod tests {
         "#]],
         );
         assert_eq!(dump(&mut builder), "");
+        // As Loki does, without a type.
+        let bare = request(Method::POST, "/loki/api/v1/push", &[], &body);
+        assert!(LokiPush::read(&bare, &mut crate::check::builder()).is_ok());
+    }
+
+    /// grafana/loki#13399 (no error, and no line), sipcapture/paStash#79 and grafana/loki#1727 (the shape of
+    /// Loki's first protocol).
+    #[test]
+    fn a_push_without_entries_of_this_protocol_is_refused_with_the_missing_field() {
+        for (body, why) in [
+            (r#"{"strooms":[{"stream":{}}]}"#, "missing field `streams`"),
+            (r#"{"streams":[{"ignored":"a"}]}"#, "missing field `values`"),
+            (
+                r#"{"streams":[{"labels":"{a=\"b\"}","entries":[{"ts":"2026-11-20T12:00:00Z","line":"x"}]}]}"#,
+                "missing field `values`",
+            ),
+        ] {
+            let refusal = read_json(body.as_bytes(), "a", &mut builder()).expect_err(body);
+            assert!(refusal.message.contains(why), "{}", refusal.message);
+        }
     }
 
     #[test]

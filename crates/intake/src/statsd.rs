@@ -14,6 +14,10 @@ use crate::batch_builder::{BatchBuilder, RejectCause, RowOrigin};
 
 const SOURCE: &str = "statsd";
 
+/// Marks before the tags in a name: InfluxDB's `name,a=b`, Librato's `name#a=b`, SignalFx's
+/// `name[a=b]more`.
+const NAME_TAGS: [char; 3] = [',', '#', '['];
+
 /// Reads a datagram.
 pub(crate) fn read(datagram: &[u8], peer: &str, builder: &mut BatchBuilder) {
     for line in datagram.split(|byte| *byte == b'\n') {
@@ -102,10 +106,6 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     };
     Some((&text[..end], &text[end + 1..]))
 }
-
-/// Marks before the tags in a name: InfluxDB's `name,a=b`, Librato's `name#a=b`, SignalFx's
-/// `name[a=b]more`.
-const NAME_TAGS: [char; 3] = [',', '#', '['];
 
 /// The name without tags in it, which become labels.
 fn push_name_tags<'a>(name: &'a str, labels: &mut Attrs<'a>) -> Cow<'a, str> {
@@ -299,17 +299,21 @@ mod tests {
         batches.iter().find(|batch| batch.table.name == table).expect("rows of the table")
     }
 
-    /// From DogStatsD's datagram reference, versions 1.1 to 1.3.
+    /// From DogStatsD's datagram reference, versions 1.1 to 1.3; prometheus/statsd_exporter#748,
+    /// influxdata/telegraf#12991 and contribsys/faktory#434 (a container's ID without tags), jitsi/jibri#186
+    /// (no tag behind the mark).
     #[test]
     fn times_events_and_service_checks_are_rows() {
         let mut builder = builder();
-        let datagram = b"late:7|c|T1795176000\nin:1|c|c:abc|#env:prod\n_e{5,6}:title|a\\nb|c|d:1795176001|h:web1|t:error|#env:prod\n\
+        let datagram = b"late:7|c|T1795176000\nin:1|c|c:abc|#env:prod\nbare:2|g|c:abc\nstop:1|c|#\n_e{5,6}:title|a\\nb|c|d:1795176001|h:web1|t:error|#env:prod\n\
             _sc|redis.can_connect|2|#env:prod|d:1795176002|m:timed out | after 5 s\n_sc|x|7\n_e{9,1}:a|b\n_e{1}:a|b\nbad:1|c|Tx\n";
         read(datagram, "192.0.2.1", &mut builder);
         let batches = builder.own_rows();
         expect![[r#"
             ts=2026-11-20T12:00:00Z name=late value=7.0 labels={}
             ts=2026-11-20T12:00:00Z name=in value=1.0 labels={env: prod}
+            ts=2026-11-20T12:00:00Z name=bare value=2.0 labels={}
+            ts=2026-11-20T12:00:00Z name=stop value=1.0 labels={}
         "#]]
         .assert_eq(&texts(rows_of(&batches, "metric"), &["ts", "name", "value", "labels"]));
         expect![[r#"

@@ -77,9 +77,35 @@ fn is_active(character: char) -> bool {
 /// What [`TextStyle::paint`] writes; none of them hides text.
 const COLOURS: &[&str] = &["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[34m", "\x1b[1;31m", "\x1b[1;33m"];
 
-/// Writes `text` as it is to stdout.
+/// Text that arrives in parts: each as [`cleaned`] has it, without the bytes of a character whose
+/// rest is in the next one.
+#[derive(Debug, Default)]
+pub struct CleanedParts {
+    rest: Vec<u8>,
+}
+
+impl CleanedParts {
+    /// The text up to the end of this part.
+    pub fn next(&mut self, part: &[u8]) -> String {
+        self.rest.extend_from_slice(part);
+        let end = match std::str::from_utf8(&self.rest) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.rest.len(),
+        };
+        let text = cleaned(&String::from_utf8_lossy(&self.rest[..end])).into_owned();
+        self.rest.drain(..end);
+        text
+    }
+}
+
+/// Writes whole lines to stdout: as they are to a file or a program, as [`cleaned`] to a terminal.
 pub fn write_all(text: &[u8]) {
-    let _ = try_write_all(text);
+    let out = std::io::stdout();
+    let _ = if out.is_terminal() {
+        try_write_all(cleaned(&String::from_utf8_lossy(text)).as_bytes())
+    } else {
+        try_write_all(text)
+    };
 }
 
 /// Writes `text` as it is to stdout, and reports a failure.
@@ -178,6 +204,18 @@ mod tests {
         }
         let painted = TextStyle { code: Some("1;31") }.paint("page");
         assert_eq!(cleaned(&painted), painted);
+    }
+
+    #[test]
+    fn parts_are_cleaned_wherever_they_end() {
+        let text = "=a,\u{9b}2J\x1b]8;;http://x\x07é\u{202e}→\n";
+        for at in 0..=text.len() {
+            let mut parts = CleanedParts::default();
+            let (start, end) = text.as_bytes().split_at(at);
+            let shown = parts.next(start) + &parts.next(end);
+            assert_eq!(shown, cleaned(text), "{at}");
+        }
+        assert_eq!(CleanedParts::default().next(b"a\xffb"), "a\u{fffd}b");
     }
 
     #[test]

@@ -112,3 +112,14 @@ pub struct LogSource {
     /// Where the source is configured, for people: `/etc/nginx/nginx.conf:31`, `--tail`.
     pub found_in: String,
 }
+
+impl LogSource {
+    /// Begin of `found_in` of what a listening process writes.
+    pub const WRITTEN_BY: &str = "written by ";
+
+    /// Whether old lines are left out at the first contact: they may have no time, so that they would
+    /// look like new ones.
+    pub fn leaves_out_old_lines(&self) -> bool {
+        self.found_in.starts_with(Self::WRITTEN_BY)
+    }
+}

@@ -21,12 +21,21 @@ pub struct TrialEvents {
     next: Micros,
     told: BTreeSet<(String, &'static str)>,
     problem: Option<String>,
+    /// Why the history cannot be read, as logged.
+    unreadable: Option<String>,
 }
 
 impl TrialEvents {
     /// Events of the journal in `dir`; reads nothing yet.
     pub fn new(dir: PathBuf, is_tryable: IsTryable) -> Self {
-        Self { dir, is_tryable, next: Micros(0), told: BTreeSet::new(), problem: None }
+        Self {
+            dir,
+            is_tryable,
+            next: Micros(0),
+            told: BTreeSet::new(),
+            problem: None,
+            unreadable: None,
+        }
     }
 
     /// Trials that changed by `now`; checks at most every two seconds.
@@ -36,7 +45,7 @@ impl TrialEvents {
         }
         self.next = now + EVERY;
         self.put_back(now);
-        let mut trials = journal::ended(&self.dir).unwrap_or_default();
+        let mut trials = self.ended();
         trials.extend(journal::running(&self.dir).ok().flatten());
         let mut rows = SettingTrialRows::default();
         for trial in trials {
@@ -47,6 +56,18 @@ impl TrialEvents {
             }
         }
         (rows.len() > 0).then(|| Batch { table: SettingTrialRows::SPEC, rows: rows.finish() })
+    }
+
+    fn ended(&mut self) -> Vec<Trial> {
+        let (trials, unreadable) = match journal::ended(&self.dir) {
+            Ok(trials) => (trials, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        if let Some(why) = unreadable.as_ref().filter(|_| self.unreadable != unreadable) {
+            tracing::error!("{why}");
+        }
+        self.unreadable = unreadable;
+        trials
     }
 
     /// A record without a held lock: the program that made the trial died.

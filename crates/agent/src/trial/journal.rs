@@ -4,8 +4,10 @@
 //! ```text
 //!   DIR/lock            locked by the trial that runs; the kernel lets go of it however the program ends
 //!   DIR/running.json    the trial that runs, or that died; synced before the setting is touched
-//! DIR/trials.jsonl    finished trials, one a line, oldest first, the newest 200
+//!   DIR/trials.jsonl    finished trials, one a line, oldest first, the newest 200
 //! ```
+//! Each line is the CRC-32 of its JSON in hexadecimal digits, a space, and the JSON; lines of older
+//! versions have no checksum. A changed digit of an old value would be set otherwise.
 //! A record without a lock is a trial that died: the next reader restores the old value, unless the
 //! setting has a third value by then, the host was rebooted, or the namespace is a different one.
 
@@ -139,20 +141,17 @@ impl TrialJournal {
 
     /// Writes down that the trial begins; when this returns, it survives a loss of power.
     pub fn begin(&self, trial: &Trial) -> Result<(), Failure> {
-        self.replace(
-            JournalFile::Running,
-            serde_json::to_string_pretty(trial).as_deref().unwrap_or(""),
-        )
+        self.replace(JournalFile::Running, &line(trial).unwrap_or_default())
     }
 
     /// Writes down how the trial ended.
     pub fn end(&self, trial: &Trial) -> Result<(), Failure> {
-        let mut all = ended(&self.dir)?;
+        let mut all = self.readable()?;
         if !all.iter().any(|known| known.trial_id == trial.trial_id) {
             all.push(trial.clone());
             let newest = &all[all.len().saturating_sub(KEPT)..];
-            let lines = newest.iter().filter_map(|trial| serde_json::to_string(trial).ok());
-            self.replace(JournalFile::Ended, &lines.map(|line| line + "\n").collect::<String>())?;
+            let lines: String = newest.iter().filter_map(line).collect();
+            self.replace(JournalFile::Ended, &lines)?;
         }
         let path = self.dir.join(JournalFile::Running.name());
         match std::fs::remove_file(&path) {
@@ -168,7 +167,7 @@ impl TrialJournal {
         is_tryable: IsTryable,
     ) -> Result<Option<DeadTrial>, Failure> {
         let Some(mut trial) = running(&self.dir)? else { return Ok(None) };
-        if ended(&self.dir)?.iter().any(|known| known.trial_id == trial.trial_id) {
+        if self.readable()?.iter().any(|known| known.trial_id == trial.trial_id) {
             // It died after its end was written down.
             self.end(&trial)?;
             return Ok(None);
@@ -187,6 +186,18 @@ impl TrialJournal {
         trial.ended_micros = Some(now.0);
         self.end(&trial)?;
         Ok(Some(DeadTrial::Ended(trial)))
+    }
+
+    /// The trials that are over. A damaged file is set aside: it must not keep a setting from being
+    /// put back.
+    fn readable(&self) -> Result<Vec<Trial>, Failure> {
+        ended(&self.dir).or_else(|failure| {
+            let path = self.dir.join(JournalFile::Ended.name());
+            let aside = path.with_extension("jsonl.damaged");
+            tracing::error!("{failure}; it is set aside as `{}`", aside.display());
+            std::fs::rename(&path, &aside).map_err(|error| writing(&path, &error))?;
+            Ok(Vec::new())
+        })
     }
 
     /// Writes a file whole, or leaves the old one.
@@ -224,7 +235,7 @@ fn undo(trial: &Trial, is_tryable: IsTryable) -> Result<String, Failure> {
 pub fn running(dir: &Path) -> Result<Option<Trial>, Failure> {
     let path = dir.join(JournalFile::Running.name());
     let Some(text) = read(&path)? else { return Ok(None) };
-    serde_json::from_str(&text).map(Some).map_err(|error| unreadable(&path, &error))
+    parse(&text).map(Some).map_err(|why| unreadable(&path, &why))
 }
 
 /// The trials that are over, oldest first.
@@ -232,9 +243,30 @@ pub fn ended(dir: &Path) -> Result<Vec<Trial>, Failure> {
     let path = dir.join(JournalFile::Ended.name());
     let text = read(&path)?.unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty());
-    lines
-        .map(|line| serde_json::from_str(line).map_err(|error| unreadable(&path, &error)))
-        .collect()
+    lines.map(|line| parse(line).map_err(|why| unreadable(&path, &why))).collect()
+}
+
+fn line(trial: &Trial) -> Option<String> {
+    let json = serde_json::to_string(trial).ok()?;
+    Some(format!("{} {json}\n", checksum(&json)))
+}
+
+fn checksum(json: &str) -> String {
+    format!("{:08x}", crc32fast::hash(json.as_bytes()))
+}
+
+fn parse(text: &str) -> Result<Trial, String> {
+    let json = match text.split_once(' ') {
+        Some((sum, json)) if !text.starts_with('{') => {
+            let json = json.trim_end_matches('\n');
+            if checksum(json) != sum {
+                return Err("a line does not fit its checksum".into());
+            }
+            json
+        }
+        _ => text,
+    };
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
 fn read(path: &Path) -> Result<Option<String>, Failure> {
@@ -253,9 +285,9 @@ fn writing(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-fn unreadable(path: &Path, error: &serde_json::Error) -> Failure {
-    Failure::new(format!("cannot read `{}`: {error}", path.display())).hint(
-        "it was changed by hand; see which setting it names, put that back with `sysctl -w`, and remove the file",
+fn unreadable(path: &Path, why: &str) -> Failure {
+    Failure::new(format!("cannot read `{}`: {why}", path.display())).hint(
+        "it was changed by hand, or its disk is damaged; see which setting it names, put that back with `sysctl -w`, and remove the file",
     )
 }
 
@@ -324,6 +356,45 @@ mod tests {
         journal.begin(&trial("a")).expect("it can be written");
         assert!(journal.put_back(Micros(7), |_| true).expect("it can be ended").is_none());
         assert_eq!(ended(dir.path()).expect("they can be read"), [kept]);
+    }
+
+    #[test]
+    fn changed_byte_of_a_record_sets_nothing_and_one_of_the_history_is_set_aside() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = open(dir.path());
+        journal.end(&Trial { state: TrialState::Kept, ..trial("a") }).expect("it can be written");
+        journal.begin(&trial("b")).expect("it can be written");
+        let damage = |name: &str, at: usize, bit: u8| {
+            let path = dir.path().join(name);
+            let whole = std::fs::read(&path).expect("it can be read");
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << bit;
+            std::fs::write(&path, &changed).expect("it can be written");
+            (path, whole)
+        };
+        let length = std::fs::read(dir.path().join("running.json")).expect("a record").len();
+        for at in 0..length - 1 {
+            let (path, whole) = damage("running.json", at, u8::try_from(at % 7).expect("a bit"));
+            let read = running(dir.path());
+            assert!(read.is_err(), "{at}: {read:?}");
+            std::fs::write(path, whole).expect("it can be written");
+        }
+        damage("trials.jsonl", 40, 0);
+        assert!(ended(dir.path()).is_err());
+        assert!(journal.put_back(Micros(7), |_| false).expect("it can be ended").is_some());
+        assert!(dir.path().join("trials.jsonl.damaged").exists());
+        assert_eq!(ended(dir.path()).expect("they can be read").len(), 1);
+    }
+
+    #[test]
+    fn records_of_older_versions_are_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pretty = serde_json::to_string_pretty(&trial("a")).expect("it is JSON");
+        std::fs::write(dir.path().join("running.json"), pretty).expect("it can be written");
+        let line = serde_json::to_string(&trial("b")).expect("it is JSON") + "\n";
+        std::fs::write(dir.path().join("trials.jsonl"), line).expect("it can be written");
+        assert_eq!(running(dir.path()).expect("it can be read"), Some(trial("a")));
+        assert_eq!(ended(dir.path()).expect("they can be read"), [trial("b")]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use weir_probe::Prober;
 use weir_process::meter::{Stage, StageRun};
 use weir_tables::{Batch, ConfigDirectiveRows, LogSource, Micros, Rows};
 
-use super::{WatchContext, server_logs};
+use super::{WatchContext, server_logs, written_logs};
 
 /// Unchanged directives are written again after this long, so that a query over the last day finds
 /// them.
@@ -35,6 +35,8 @@ impl LogFinder {
                 if self.finds_logs { discover(&self.root) } else { Discovery::default() };
             if self.finds_logs {
                 add_unknown(&mut found.sources, server_logs::find(&self.root));
+                let listeners = context.status.listeners();
+                add_unknown(&mut found.sources, written_logs::find(&self.root, &listeners));
             }
             let sources = merged(self.extra.clone(), std::mem::take(&mut found.sources));
             context.meter.ran(Stage::Discover, &run, found.directives.len());

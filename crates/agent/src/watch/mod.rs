@@ -21,11 +21,13 @@ mod format_note;
 mod lag;
 mod line_age;
 mod parse;
+mod redis_log;
 mod sample;
 mod server_logs;
 mod sockets;
 mod status;
 mod stop;
+mod written_logs;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

@@ -37,10 +37,12 @@ pub(super) fn run(
         batches.extend(trials.as_mut().and_then(|trials| trials.news(&context.host, now)));
         context.destination.send_sample(batches);
         let listeners = sampler.listeners();
-        if has_new_server(&listeners, &mut servers) {
+        let is_first = !context.status.has_sampled_listeners();
+        let has_new = has_new_server(&listeners, &mut servers);
+        context.status.set_listeners(listeners);
+        if has_new || is_first {
             context.nudge.nudge();
         }
-        context.status.set_listeners(listeners);
         let _ = ready.send(());
         if wait_for_next_second(context) {
             return;

@@ -84,10 +84,9 @@ fn named(text: &str) -> Option<&'static str> {
 /// Standard output and error of a process, and its open files called `….log`, where they are files
 /// of the same root directory. Access logs of application servers are left out: the proxy in front
 /// has the same requests.
-fn log_files(root: &Path, directory: &Path, is_proxy: bool) -> Vec<PathBuf> {
-    let is_same_root = directory.join("root").read_link().is_ok_and(|link| link == Path::new("/"));
+pub(super) fn log_files(root: &Path, directory: &Path, is_proxy: bool) -> Vec<PathBuf> {
     let Ok(descriptors) = directory.join("fd").read_dir() else { return Vec::new() };
-    if !is_same_root {
+    if !has_root_of_host(directory) {
         return Vec::new();
     }
     let mut files: Vec<PathBuf> = descriptors
@@ -109,6 +108,11 @@ fn log_files(root: &Path, directory: &Path, is_proxy: bool) -> Vec<PathBuf> {
     files
 }
 
+/// Whether a process sees the files of the host under their paths.
+pub(super) fn has_root_of_host(directory: &Path) -> bool {
+    directory.join("root").read_link().is_ok_and(|link| link == Path::new("/"))
+}
+
 /// The path as the processes of this host see it, also of one below the root of a process.
 fn inner<'p>(root: &Path, path: &'p Path) -> &'p Path {
     let path = path.strip_prefix(root).unwrap_or(path);
@@ -120,7 +124,7 @@ fn inner<'p>(root: &Path, path: &'p Path) -> &'p Path {
 
 /// `path`, if the owner of the process may read it: a descriptor for writing, or of `O_PATH`, does
 /// not show that. Otherwise the path below the root of the process, whose refusal is reported.
-fn readable(path: PathBuf, directory: &Path, inner: &Path) -> PathBuf {
+pub(super) fn readable(path: PathBuf, directory: &Path, inner: &Path) -> PathBuf {
     let seen = directory.join("root").join(inner);
     let is_readable =
         weir_access::is_trusted_process(directory) || weir_access::open(&seen).is_ok();

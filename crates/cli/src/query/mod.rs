@@ -8,7 +8,9 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use serde_json::{Map, Value, json};
 use weir_hub::cells::plain;
 use weir_process::failure::Failure;
-use weir_process::terminal::{Paint, complain, say, say_json, try_write_all, write_all};
+use weir_process::terminal::{
+    CleanedParts, Paint, complain, say, say_json, try_write_all, write_all,
+};
 
 use crate::client::{Client, OpenResponse, RequestError, unreachable_weir};
 use crate::query::args::{QueryArgs, QueryFormat};
@@ -74,8 +76,14 @@ fn read_answer(answer: OpenResponse<'_>) -> Result<Value, Failure> {
 
 /// Writes the answer as it arrives. A file that lacks its end must not pass for the answer.
 fn write_answer(mut answer: OpenResponse<'_>) -> Result<(), Failure> {
+    // Rows hold text of visitors, which acts on terminals.
+    let mut shown = std::io::stdout().is_terminal().then(CleanedParts::default);
     while let Some(part) = answer.next_part().map_err(|error| incomplete(&error))? {
-        match try_write_all(part.as_ref()) {
+        let written = match &mut shown {
+            Some(parts) => try_write_all(parts.next(part.as_ref()).as_bytes()),
+            None => try_write_all(part.as_ref()),
+        };
+        match written {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(Failure::new(format!("cannot write the answer: {error}"))),

@@ -9,6 +9,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use memchr::memmem;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Signal;
@@ -80,7 +81,8 @@ const LOGS: &Schema = &[(
     1,
     Message(&[
         ("resource", 1, Message(RESOURCE)),
-        ("scopeLogs", 2, Message(&[("logRecords", 2, Message(LOG_RECORD))])),
+        ("scopeLogs", 2, Message(SCOPE_LOGS)),
+        ("instrumentationLibraryLogs", 2, Message(SCOPE_LOGS)),
     ]),
 )];
 const TRACES: &Schema = &[(
@@ -88,7 +90,8 @@ const TRACES: &Schema = &[(
     1,
     Message(&[
         ("resource", 1, Message(RESOURCE)),
-        ("scopeSpans", 2, Message(&[("spans", 2, Message(SPAN))])),
+        ("scopeSpans", 2, Message(SCOPE_SPANS)),
+        ("instrumentationLibrarySpans", 2, Message(SCOPE_SPANS)),
     ]),
 )];
 const METRICS: &Schema = &[(
@@ -96,9 +99,15 @@ const METRICS: &Schema = &[(
     1,
     Message(&[
         ("resource", 1, Message(RESOURCE)),
-        ("scopeMetrics", 2, Message(&[("metrics", 2, Message(METRIC))])),
+        ("scopeMetrics", 2, Message(SCOPE_METRICS)),
+        ("instrumentationLibraryMetrics", 2, Message(SCOPE_METRICS)),
     ]),
 )];
+
+/// OTLP before 0.15 calls scopes instrumentation libraries.
+const SCOPE_LOGS: &Schema = &[("logRecords", 2, Message(LOG_RECORD))];
+const SCOPE_SPANS: &Schema = &[("spans", 2, Message(SPAN))];
+const SCOPE_METRICS: &Schema = &[("metrics", 2, Message(METRIC))];
 
 const RESOURCE: &Schema = &[("attributes", 1, Message(&KEY_VALUE))];
 static KEY_VALUE: [(&str, u64, FieldKind); 2] =
@@ -200,15 +209,20 @@ const SUMMARY_POINT: &Schema = &[
 
 /// Converts an export request to protobuf.
 pub(super) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
-    let schema = match signal {
-        Signal::Logs => LOGS,
-        Signal::Traces => TRACES,
-        Signal::Metrics => METRICS,
+    let (schema, names) = match signal {
+        Signal::Logs => (LOGS, ["resourceLogs", "resource_logs"]),
+        Signal::Traces => (TRACES, ["resourceSpans", "resource_spans"]),
+        Signal::Metrics => (METRICS, ["resourceMetrics", "resource_metrics"]),
     };
     let mut out = Vec::with_capacity(body.len() / 2);
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     ObjectSeed { schema, out: &mut out }.deserialize(&mut deserializer)?;
     deserializer.end()?;
+    // Another signal, or no export at all: success would lose it.
+    let is_export = names.iter().any(|name| memmem::find(body, name.as_bytes()).is_some());
+    if out.is_empty() && !is_export && body.trim_ascii() != b"{}" {
+        return Err(serde_json::Error::custom(format!("no `{}`", names[0])));
+    }
     Ok(out)
 }
 

@@ -151,6 +151,17 @@ fn enumerations_by_name_and_fields_in_snake_case_are_read() {
     );
 }
 
+/// open-telemetry/opentelemetry-collector#3195: the names of OTLP before 0.15.
+#[test]
+fn scopes_by_their_former_name_are_read() {
+    let former = SPANS.replace("scopeSpans", "instrumentationLibrarySpans");
+    assert_ne!(former, SPANS);
+    let (new, old) = (rows("traces", SPANS.as_bytes()), rows("traces", former.as_bytes()));
+    assert_eq!(old[0].rows, new[0].rows);
+}
+
+/// open-telemetry/opentelemetry-js#4202 (halves of an integer), open-telemetry/opentelemetry-collector#10546
+/// (no export at all), langfuse/langfuse#16530 (another signal).
 #[test]
 fn an_error_in_json_names_the_field() {
     for (signal, body, field) in [
@@ -170,6 +181,13 @@ fn an_error_in_json_names_the_field() {
             r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"gauge":{"dataPoints":[{"asInt":1.5}]}}]}]}]}"#,
             "`asInt` is not an integer",
         ),
+        (
+            Signal::Traces,
+            r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":{"low":102,"high":3}}]}]}]}"#,
+            "`startTimeUnixNano` is not an integer",
+        ),
+        (Signal::Logs, r#"{"message":"no export"}"#, "no `resourceLogs`"),
+        (Signal::Traces, r#"{"resourceLogs":[]}"#, "no `resourceSpans`"),
     ] {
         let error = json::to_protobuf(signal, body.as_bytes()).expect_err(body).to_string();
         assert!(error.starts_with(field), "{error}");

@@ -1,9 +1,10 @@
 //! Logs as they really lie there: events of several lines, parts that are packed, over `kill -9`.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use super::harness::{Weir, quiet, serve, try_rows, wait_for};
@@ -93,5 +94,51 @@ fn log_that_is_cut_before_it_was_read_is_a_row_of_log_gap() {
         wait_for("the gap", WITHIN, || try_rows(&weir.url, sql).ok().filter(|r| !r.is_empty()));
     assert_eq!((rows[0][0].as_str(), rows[0][1].as_i64()), (Some("truncated"), Some(4)));
     assert_eq!(rows[0][2], false);
+    assert_eq!(weir.terminate(), Some(0));
+}
+
+/// A server that writes a line to its standard output for each connection.
+const SERVER: &str = r#"
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    connection, _ = server.accept()
+    print("Error: connect ECONNREFUSED 127.0.0.1:6379", flush=True)
+    connection.close()
+"#;
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn output_of_a_process_that_listens_is_read_without_configuration() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("output");
+    let file = File::create(&log).expect("it can be written");
+    let mut server = Command::new("python3");
+    let server = server.args(["-c", SERVER]).stdout(file).spawn().expect("the tests have Python");
+    let _server = Server(server);
+    let port: u16 = wait_for("the server's port", WITHIN, || {
+        std::fs::read_to_string(&log).ok()?.strip_suffix('\n')?.parse().ok()
+    });
+    let mut command = serve("up", &dir.path().join("data"));
+    command.args(["--log-level", "warn"]);
+    let weir = Weir::start(command);
+    let sql = format!(
+        "select count(*) from log where source = '{}' and body like '%ECONNREFUSED%'",
+        log.display()
+    );
+    wait_for("a line of the server", WITHIN, || {
+        TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+        let rows = try_rows(&weir.url, &sql).ok()?;
+        (rows[0][0].as_i64()? > 0).then_some(())
+    });
     assert_eq!(weir.terminate(), Some(0));
 }

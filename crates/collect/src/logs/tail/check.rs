@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use weir_tables::Micros;
 
@@ -16,6 +17,15 @@ use super::scan::{Orphan, PathState, WatchedPath};
 use super::types::{GapReason, ReadFrom, TailEvent};
 
 const BACKFILL_PARTS: usize = 200;
+
+/// Files that are younger hold lines of a program that has just started.
+const NEW_FILE: Duration = Duration::from_secs(60);
+
+/// Whether the file was created within the last minute; `false` if the file system has no creation time.
+fn is_new(path: &Path) -> bool {
+    let made = path.metadata().and_then(|metadata| metadata.created());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < NEW_FILE))
+}
 
 impl Tailer {
     /// Aligns the watched paths with the sources, and lets go of files at dropped paths.
@@ -197,6 +207,8 @@ impl Tailer {
             StartPolicy::Fresh
         } else if !is_first || !watched.existed_at_start || is_named_by_user {
             StartPolicy::Start
+        } else if watched.source.leaves_out_old_lines() {
+            if is_new(&watched.at) { StartPolicy::Start } else { StartPolicy::Recent(0) }
         } else {
             match self.options.first_contact {
                 ReadFrom::Recent(bytes) if self.options.backfill.is_none() => {
