@@ -16,7 +16,7 @@ union all select 1 from log where (attrs['system_error'] like '(28)%' or attrs['
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.empty_pages", "app.errors", "app.errors_quiet", "app.workers_die", "proxy.bad_gateway",
-  "proxy.upstream_errors", "slo.burning",
+  "proxy.haproxy_errors", "proxy.upstream_errors", "slo.burning",
 ]
 subject = "{shown} on {host}"
 summary = "{shown} on {host} cannot write: {what_text}, {lines} times in a minute{share_text}; it logs \"{line}\""

@@ -14,8 +14,9 @@ union all select 1 from log where (body like '%ModuleNotFoundError: %' or body l
 union all select 1 from log where (body like '%cannot load such file -- %' or body like '%uninitialized constant %' or body like '%MissingTemplate%' or body like '%MissingExactTemplate%' or body like '%AssetNotFound%' or body like '%Missing partial%' or body like '%UnsatisfiedLinkError%' or body like '%is not present in the asset pipeline%' or body like '%ClassDefFoundError%' or body like '%ClassNotFoundException%' or body like '%NoSuchMethodError%' or body like '%UnsupportedClassVersionError%' or body like '%Could not load file or assembly %' or body like '%error while loading shared libraries: %') and ts > $now - interval '60 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.closes_early", "app.crash_loop", "app.down", "app.empty_pages", "app.errors", "app.errors_quiet",
-  "app.workers_die", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors", "slo.burning",
+  "app.closes_early", "app.crash_loop", "app.down", "app.empty_pages", "app.errors",
+  "app.errors_quiet", "app.workers_die", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.no_live_upstreams", "proxy.upstream_errors", "slo.burning",
 ]
 subject = "{shown} on {host}"
 summary = "{shown} on {host}: {what_text}, {lines} times in a minute{share_text}; it logs \"{line}\""

@@ -13,8 +13,8 @@ when = "select host from listener where ts > $now - interval '10 minutes' and ts
 explains = [
   "app.closes_early", "app.down", "app.error_outlier", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "lb.health_flapping", "lb.too_few_healthy", "proxy.bad_gateway",
-  "proxy.down", "proxy.masked_errors", "proxy.no_live_upstreams", "proxy.retry_amplification",
-  "proxy.retry_storm", "proxy.upstream_errors", "slo.burning",
+  "proxy.down", "proxy.haproxy_errors", "proxy.masked_errors", "proxy.no_live_upstreams",
+  "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors", "slo.burning",
 ]
 equal = ["process_name"]
 subject = "{process} on port {server_port} of {host}"

@@ -30,7 +30,7 @@ summary = "{upstream} refuses connections from {program} on {host} ({refusals_te
 why = "The address answers at once with a reset (or the socket's file is missing): host and network are fine, but no process listens there. It crashed, was stopped, listens on another port, or is not ready yet."
 look_at = "Is it running (`systemctl status`), and if not, why did it exit: its own log, mem.oom_kill, app.segfault, a deploy. On its host, `select ts, process_name from listener where server_port = …` shows when it stopped listening."
 silent_when = "Fewer than 3 refusals in 20 s, or all of them within 3 s (a restart is no outage). Over, and a note: no refusal for 3 s while the process listens again or the upstream answers requests (without its address in the log: pages that were refused are answered), or none for 12 s. Where the log names the upstream of a request, only its own failed requests count. HAProxy: its last health check within 10 minutes counts, and is overridden when the server answers requests again (a reload forgets what was down). Apache, Caddy and Traefik (whose level is `debug` for these): lines of their error logs, as for nginx; Envoy: requests whose details name errno 111. Refusals that no proxy logged do not count: port scans get resets on closed ports all day. nginx must log at level `error` (its default) or more. It is a page when clients got errors, a mail while other members take over, and a note when `localhost` also resolves to ::1 and the application listens on IPv4 only. An OOM kill or crash explains it only if the process names match, where both are known."
-fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
+fix = "Find out why {upstream} exited, start it again and keep it running (systemd: `Restart=on-failure`, `RestartSec=1`). If it now listens elsewhere, correct {place}; nginx looks a name up once, when it starts: `nginx -s reload`. Let the proxy skip a dead member: nginx `server ADDRESS max_fails=3 fail_timeout=10s;`, HAProxy `check` in its `server` line. Check: refusals end and the listener is back. Do not restart the proxy: it works."
 source = "fault lab F32b (reset in 0 ms); nginx ngx_connection.c; connect(2) ECONNREFUSED"
 [text.refusals_text]
 counted = "{refusals} times in 20 s"
@@ -146,11 +146,27 @@ recovered as (
   join answered_pages p on p.host = l.host and p.url_path = l.url_path
   group by l.host, l.program, l.upstream
 ),
-listening as (
-  select host, server_port, max(process_name) as process_name, max(ts) as last_ts
+-- A loopback address other than 127.0.0.1 is a separate socket: who listens on it or on all addresses.
+places as (
+  select host, server_port, replace(server_address, '::ffff:', '') as address, max(process_name) as process_name, max(ts) as last_ts
   from listener
   where ts > $now - interval '10 minutes' and ts <= $now
-  group by host, server_port
+  group by host, server_port, address
+),
+local as (
+  select distinct r.host, r.upstream, p.address, p.process_name, p.last_ts, p.server_port,
+    r.upstream like '[::1]:%' or p.address not like '127.%' or concat(p.address, ':', p.server_port) = r.upstream as is_there
+  from refused r
+  join places p on p.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(p.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
+),
+listening as (
+  select host, upstream, max(process_name) as process_name, max(last_ts) as last_ts from local where is_there group by host, upstream
+),
+moved as (
+  select host, upstream, max(concat(process_name, ' listens on ', address, ':', server_port)) as elsewhere
+  from local
+  where not is_there and last_ts > $now - interval '5 seconds'
+  group by host, upstream
 ),
 ended as (
   select distinct host, kind, subject as process_name
@@ -174,7 +190,8 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
       or r.last_ts <= $now - interval '3 seconds' and (l.last_ts > $now - interval '2500 milliseconds' and r.upstream not like '[::1]:%' or greatest(a.answered_ts, v.answered_ts) > r.last_ts)
     then 'yes' else 'no' end as over_text,
   case when r.program = 'haproxy' then 'checked' else 'counted' end as refusals_text,
-  case when l.process_name is null then ''
+  case when m.elsewhere is not null and coalesce(l.last_ts <= $now - interval '5 seconds', true) then concat(', while ', m.elsewhere)
+       when l.process_name is null then ''
        when r.upstream like '[::1]:%' and l.last_ts > $now - interval '5 seconds' then concat(', while ', l.process_name, ' listens on that port on IPv4 only: write 127.0.0.1 instead of localhost')
        when l.last_ts > $now - interval '5 seconds' then concat(', but ', l.process_name, ' listens there again')
        else concat('; ', l.process_name, ' listened there until ', cast(date_trunc('second', l.last_ts) as varchar)) end as listen_text,
@@ -189,7 +206,8 @@ select r.host, r.upstream, r.program, r.refusals, coalesce(a.errors, 0) as error
 from refused r
 left join hit a on a.host = r.host and a.program = r.program and a.upstream = r.upstream
 left join recovered v on v.host = r.host and v.program = r.program and v.upstream = r.upstream
-left join listening l on l.host = r.host and (r.upstream like '127.%' or r.upstream like '[::1]:%') and cast(l.server_port as varchar) = regexp_match(r.upstream, ':([0-9]+)$')[1]
+left join listening l on l.host = r.host and l.upstream = r.upstream
+left join moved m on m.host = r.host and m.upstream = r.upstream
 left join config c on c.host = r.host and c.program = r.program and c.place = 1
   and split_part(c.arguments, ' ', 1) in (r.upstream, concat('http://', r.upstream), concat('http://', r.upstream, '/'))
 left join ended_hosts e on e.host = r.host

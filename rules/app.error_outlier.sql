@@ -10,8 +10,8 @@ key = ["member", "pool"]
 needs = ["request", "config_directive"]
 when = "select 1 from request where upstream_status_code >= 500 and ts > $now - interval '2 minutes' and ts <= $now limit 1"
 explains = [
-  "app.errors", "app.errors_quiet", "lb.uneven", "proxy.bad_gateway", "proxy.masked_errors",
-  "proxy.retry_amplification", "slo.burning",
+  "app.errors", "app.errors_quiet", "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.masked_errors", "proxy.retry_amplification", "slo.burning",
 ]
 subject = "{member} in {pool}"
 summary = "{member} in {pool} fails: 5xx for {errors} of {requests} requests in 2 minutes ({error_ratio:%}), its {siblings} siblings for {sibling_errors} of {sibling_requests} ({sibling_ratio:%}){sure_text}"

@@ -19,10 +19,10 @@ explains = [
   "app.closes_early", "app.error_outlier", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.requests_stopped", "app.slow", "app.slow_outlier",
   "app.slow_quiet", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "wire.mtu_blackhole",
-  "slo.burning", "proxy.upstream_hangs",
+  "proxy.haproxy_errors", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "unix.accept_queue_full", "wire.mtu_blackhole", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host} {what_text}"
@@ -36,6 +36,7 @@ host = "The limit of the whole host is reached: find which processes hold them (
 nginx_line = "{file}:{line}: worker_rlimit_nofile 65536; (now {arguments}), then `nginx -t && nginx -s reload`."
 nginx = "In the main context of nginx.conf: worker_rlimit_nofile 65536; then `nginx -t && nginx -s reload`."
 haproxy = "{file}:{line}: remove `ulimit-n {arguments}`, HAProxy computes it from maxconn; then restart it."
+memcached = "memcached sets its limit of open files from its limit of connections: find who holds them (`ss -tnp 'sport = :11211'`; a client that opens one per request and never closes it), let clients close or reuse them, and only then raise `-c` in /etc/memcached.conf and restart it (it loses its content)."
 other = "Raise the limit of {program}: `systemctl edit` its unit with `[Service]` and `LimitNOFILE=65536`, then restart it."
 ---*/
 with lines_said as (
@@ -110,6 +111,8 @@ select l.host, l.program, l.program as log_program, l.lines, substr(l.body, 1, 2
       then 'nginx'
     when l.program = 'haproxy' and c.file is not null
       then 'haproxy'
+    when l.program = 'memcached'
+      then 'memcached'
     else 'other'
   end as fix_text
 from lines l

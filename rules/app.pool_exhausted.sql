@@ -111,6 +111,9 @@ servers as (
 )
 select m.host, m.program, m.program as log_program, m.lines, m.line, s.server_address, s.connections, s.connection_limit, s.connection_limit - s.connections as free,
   case when m.program in ('nginx', 'apache') or m.program like 'php%' then 'PHP' when m.program = 'other' then 'an application' else m.program end as shown,
+  -- The server's own words name it; a pool may be of any store.
+  case when m.kind = 'server' then case when regexp_like(m.line, '([Ss]orry, too many clients already|remaining connection slots are reserved)') then 'postgresql, pgbouncer'
+    when regexp_like(m.line, 'max number of clients reached') then 'redis' end end as database_program,
   m.kind as what_text, m.kind as why_text, m.kind as fix_text,
   case when s.server_address is null then 'unknown'
        when m.kind = 'pool' and s.connections < 0.8 * s.connection_limit then 'free' else 'full' end as server_text

@@ -11,8 +11,8 @@ needs = ["kmsg", "listener"]
 when = "select 1 from kmsg where kind = 'segfault' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
-  "app.workers_die", "proxy.bad_gateway", "proxy.down", "proxy.masked_errors",
-  "proxy.retry_amplification", "proxy.upstream_errors", "slo.burning",
+  "app.workers_die", "proxy.bad_gateway", "proxy.down", "proxy.haproxy_errors",
+  "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors", "slo.burning",
 ]
 equal = ["process_name"]
 subject = "{process} on {host}"

@@ -7,6 +7,7 @@ for = "2s"
 every = "4s"
 clear = "16s"
 key = ["destination"]
+equal = ["service_names"]
 prefers = [
   "disk.stuck", "disk.member_outlier", "disk.slow", "pg.lock_pileup", "redis.blocked", "db.not_answering",
   "db.connections_exhausted", "db.statements_slow", "app.blocked_on_store", "wire.host_unreachable",
@@ -24,17 +25,17 @@ explains = [
   "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
   "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow",
-  "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
-  "proxy.upstream_hangs", "proxy.upstream_timeout", "proxy.worker_connections", "slo.burning",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "wire.mtu_blackhole",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_queue",
+  "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
+  "proxy.upstream_errors", "proxy.upstream_hangs", "proxy.upstream_timeout",
+  "proxy.worker_connections", "slo.burning", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "wire.mtu_blackhole",
 ]
 subject = "{destination} from {host}"
 summary = "{who} on {host} waits for {service}: {waiting} of {connections} connections have had no answer for up to {longest_seconds:duration}{state_text}; {visitors} of its own clients wait"
 why = "{why_text}"
 look_at = "What {service} does: for a database its locks and running statements (PostgreSQL `pg_stat_activity` with `wait_event`, MySQL `show full processlist`, Redis `SLOWLOG GET`), for an HTTP service its own findings and log. `ss -tnoi dst {address}` on {host} has `lastsnd` and `lastrcv` of each connection. `select ts, waiting, longest_seconds from tcp_wait where server_address = '{address}' and server_port = {port} order by ts desc limit 30` shows since when."
-silent_when = "In the last 20 s no sample in which 30 % of the connections have waited for over a second and one for 5 s, nor two with a wait of 2 s (busy hosts are sampled rarely). Fewer than two of the host's own clients wait for over a second, fewer than half as many as connections wait (a job in the background), or as many as before. As many connections waited in a fifth or more of the last 10 minutes (long polls, subscriptions, queues that workers wait at, log streams), or weir has watched for less than 90 s, unless 20 % of the host's requests fail meanwhile. Services whose program waits for another service itself: that one is named. The hop from a proxy to the application is proxy.upstream_hangs."
+silent_when = "In the last 20 s no sample in which 30 % of the connections have waited for over a second and one for 5 s, nor two with a wait of 2 s (busy hosts are sampled rarely). Fewer than two of the host's own clients wait for over a second, fewer than half as many as connections wait (a job in the background), or as many as before. As many connections waited in a fifth or more of the last 10 minutes (long polls, subscriptions, queues that workers wait at, log streams), or weir has watched for less than 90 s, unless 20 % of the host's requests fail meanwhile. Services whose program waits for another service itself: that one is named. A visitor on the same host (a check, a job) whose proxy waits for its upstream. The hop from a proxy to the application is proxy.upstream_hangs."
 fix = "{fix_text} Meanwhile a timeout for each call, well below the proxy's, keeps the application's workers free. Check: `waiting` of tcp_wait falls to 0."
 source = "kernel tcp_info: tcpi_last_data_sent, tcpi_last_data_recv (net/ipv4/tcp.c, tcp_get_info); sock_diag(7)"
 [text.state_text]
@@ -135,6 +136,17 @@ links as (
   -- A service whose own program waits for another one is a link of the chain, not its end.
   select distinct host as link_host, who as link_who from named where opens
 ),
+entries as (
+  -- So is a proxy that waits for its upstream, where who waits for it serves no client that waits, or has the name of
+  -- that upstream: a visitor on the same host, such as a check or a scheduled job. The rules of proxies name that upstream.
+  select distinct s.host as entry_host, s.process_name as entry_program, coalesce(u.server_process, '') as upstream_program
+  from samples s
+  left join servers u on u.server_address = s.address and u.server_port = s.port and (u.only_host is null or u.only_host = s.host and u.only_netns = s.netns)
+  where s.side = 'client' and s.tier in ('proxy', 'edge') and s.waiting >= 3 and 2 * s.waiting >= s.connections and s.longest_seconds >= 2
+),
+serving as (
+  select distinct host as serving_host, process_name as serving_who from samples where side = 'server' and waiting > 0
+),
 answers as (
   select host as answers_host, count(*) as requests, count(*) filter (where http_response_status_code >= 500 or failure is not null) as failed
   from request
@@ -145,6 +157,10 @@ select host, netns, address, port, waiting, connections, unacknowledged, longest
   opens or coalesce(failed >= 0.2 * requests and requests >= 10, false) as opens,
   case when address like '%:%' then concat('[', address, ']:', port) else concat(address, ':', port) end as destination,
   concat(case when server_process is null then '' else concat(server_process, ' at ') end, case when address like '%:%' then concat('[', address, ']:', port) else concat(address, ':', port) end) as service,
+  -- What a pooler waits for is the database behind it.
+  case port when 6432 then '6432, postgresql' when 6033 then '6033, mysqld' else concat(port, '') end as service_names,
+  case port when 5432 then 'postgresql' when 6432 then 'pgbouncer, postgresql' when 3306 then 'mysqld' when 6033 then 'proxysql, mysqld' when 6379 then 'redis' when 27017 then 'mongodb' when 5672 then 'rabbitmq' when 9200 then 'elasticsearch' when 9092 then 'kafka' when 2379 then 'etcd'
+    else case server_process when 'postgres' then 'postgresql' when 'mysqld' then 'mysqld' when 'mariadbd' then 'mysqld' when 'redis-server' then 'redis' when 'valkey-server' then 'redis' when 'mongod' then 'mongodb' end end as database_program,
   case when is_lost then 'lost' else 'received' end as state_text,
   case when is_lost then 'lost' else 'received' end as why_text,
   case when is_lost then 'lost' when is_database then 'database' else 'service' end as fix_text,
@@ -152,5 +168,8 @@ select host, netns, address, port, waiting, connections, unacknowledged, longest
   case when coalesce(failed >= 0.2 * requests and requests >= 10, false) or longest_seconds >= 5 and visitors >= 3 and 2 * waiting >= connections then 'page' else 'mail' end as class
 from named
 left join links on link_host = server_host and link_who = server_process and link_who <> who
+left join (select distinct entry_host, entry_program from entries) e on e.entry_host = server_host and e.entry_program = server_process
+left join entries o on o.entry_host = server_host and o.entry_program = server_process and o.upstream_program = who
+left join serving on serving_host = host and serving_who = who
 left join answers on answers_host = host
-where link_host is null
+where link_host is null and (e.entry_host is null or serving_host is not null and o.entry_host is null)

@@ -7,8 +7,9 @@ for = "0s"
 every = "5s"
 clear = "30s"
 key = ["log_program", "target"]
+equal = ["database_program"]
 prefers = ["db.not_answering", "wire.host_unreachable", "dns.name_failing", "firewall.drops_service", "tcp.ephemeral_exhausted"]
-needs = ["log", "request"]
+needs = ["log", "request", "db_server"]
 when = """
 select 1 from log where (body like '%ECONNREFUSED%' or body like '%ETIMEDOUT %' or body like '%EHOSTUNREACH%' or body like '%ENETUNREACH%' or body like '%ENOTFOUND%' or body like '%EAI_AGAIN%' or body like '%EADDRNOTAVAIL%' or body like '%getaddrinfo%') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where (body like '%dial tcp %' or body like '%dial unix %' or body like '%OperationalError%' or body like '%onnectionError%' or body like '%ConnectionPool(%' or body like '%Can''t connect to %' or body like '%Can''t reach database%' or body like '%could not connect to server%' or body like '%gaierror%' or body like '%dial tcp: %' or body like '%reset by peer%' or body like '%ECONNRESET%' or body like '%imed out%' or body like '%imeout%' or body like '%deadline exceeded%' or body like '%fetch failed%' or body like '%FetchError: %' or body like '%wrong version number%' or body like '%WRONG_VERSION%' or body like '%unrecognized SSL message%' or body like '%HTTP response to HTTPS%' or body like '[resolver] failed to query%' or body like '% err="Get %' or body like '%socket hang up%' or body like '%onnection reset%' or body like '%failed to respond%' or body like '%Disconnected from %' or body like '%ServerDisconnected%' or body like '%Server disconnected%' or body like '%) disconnected%') and ts > $now - interval '30 seconds' and ts <= $now
@@ -19,10 +20,11 @@ union all select 1 from log where (body like '%ertificate%' or body like '%CERTI
 union all select 1 from log where (body like '%rror: %ertificate%' or body like '%CERTIFICATE_VERIFY_FAILED%' or body like '%CertificateExpiredException%' or body like '%SSLHandshakeException%' or body like 'x509: %' or body like '%PKIX path%' or body like 'Get "http%' or body like 'Post "http%' or body like '% "http%": %') and ts > $now - interval '30 seconds' and ts <= $now
 union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['error.stack_trace'], attrs['exception'], attrs['Exception'], attrs['exception.message'], attrs['exc_info'], attrs['stack_trace']) is not null and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
-  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped", "app.slow",
-  "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
+  "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
+  "app.service_rejects", "app.slow", "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
   "app.workers_die", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.upstream_hangs",
+  "proxy.haproxy_errors", "proxy.haproxy_slow", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.upstream_hangs",
 ]
 subject = "{shown} on {host}: {target}"
 summary = "{shown} on {host} cannot connect to {target} ({reason_text}), {lines} times in 30 s{share_text}"
@@ -228,9 +230,42 @@ matched as (
 ),
 counted as (
   select host, program, target, reason, count(*) as lines, max(substr(body, 1, 160)) as line, bool_and(is_behind) as is_behind,
-    row_number() over (partition by host, program, target order by count(*) desc, reason) as place
+    row_number() over (partition by host, program, target order by count(*) desc, reason) as place,
+    max(case when target <> 'a service' and count(*) >= 3 and not bool_and(is_behind) then 1 else 0 end) over (partition by host, program, reason) as is_named
   from (select host, program, substr(ltrim(target, '~'), 1, 80) as target, target like '~%' as is_behind, reason, body from matched) m where target is not null
   group by host, program, target, reason
+),
+addressed as (
+  select *, coalesce(regexp_match(target, '(?::| port )([0-9]{1,5})(?:/[^ ]*)?$')[1], regexp_match(line, '", port ([0-9]{1,5}) failed')[1]) as port
+  from counted
+  -- A traceback repeats the failure without the address.
+  where place = 1 and (target <> 'a service' or is_named = 0)
+),
+-- Which database listens there: as weir's own probe knows it, by the usual port, or in the driver's words.
+stores as (
+  select host as store_host, regexp_match(server_address, ':([0-9]+)$')[1] as store_port, max(system) as system
+  from db_server
+  where ts > $now - interval '30 seconds' and ts <= $now
+  group by host, store_port
+),
+named as (
+  select a.*,
+    case
+      when s.system is not null then s.system
+      when a.port = '5432' then 'postgresql' when a.port = '6432' then 'pgbouncer' when a.port = '3306' then 'mysql' when a.port = '6033' then 'proxysql'
+      when a.port = '6379' then 'redis' when a.port = '27017' then 'mongodb' when a.port in ('5671', '5672') then 'rabbitmq' when a.port in ('9200', '9300') then 'elasticsearch'
+      when a.port = '9092' then 'kafka' when a.port = '2379' then 'etcd' when a.port = '11211' then 'memcached'
+      when regexp_like(a.line, '^[A-Za-z0-9_.:(]*(psycopg|PG::|asyncpg|PSQLException|Npgsql|Postgrex|org[.]postgresql|pg_p?connect)|^connection to server (at|on) "|^failed to connect to `') or regexp_like(a.target, '(?i)^(postgres|pg[-_0-9:.]|pg$)') then 'postgresql'
+      when regexp_like(a.line, '^[A-Za-z0-9_.:(]*([Pp]y[Mm]y[Ss][Qq][Ll]|[Mm]y[Ss][Qq][Ll]|Trilogy|MyXQL)|SQLSTATE\[HY000\] ?\[200') or regexp_like(a.target, '(?i)^(mysql|mariadb)') then 'mysql'
+      when regexp_like(a.line, '^[A-Za-z0-9_.:(]*([Rr]edis|Predis|Jedis|Lettuce)') or regexp_like(a.target, '(?i)(redis|valkey)') then 'redis'
+      when regexp_like(a.target, '(?i)^mongo') then 'mongodb' when regexp_like(a.target, '(?i)^(rabbit|amqp)') then 'rabbitmq'
+      when regexp_like(a.target, '(?i)^(elastic|opensearch)') then 'elasticsearch' when regexp_like(a.target, '(?i)^kafka') then 'kafka'
+      when regexp_like(a.target, '(?i)^memcache') then 'memcached'
+      -- A service that refuses is gone; one that is late may wait for a database itself.
+      when a.port is not null and a.reason = 'refused' then 'other'
+    end as store
+  from addressed a
+  left join stores s on s.store_host = a.host and s.store_port = a.port
 ),
 answers as (
   select host, count(*) as requests, count(*) filter (where http_response_status_code >= 500 or failure is not null) as failed
@@ -240,12 +275,22 @@ answers as (
 )
 select c.host, c.program, c.program as log_program, c.target, c.lines, c.line, a.requests, a.failed,
   case when c.program in ('nginx', 'apache', 'apache2', 'httpd') or c.program like 'php%' then 'PHP' when c.program = 'other' then 'an application' else c.program end as shown,
+  -- A pooler's failure may be that of the database behind it, and the other way round.
+  case c.store when 'postgresql' then 'postgresql, pgbouncer' when 'pgbouncer' then 'pgbouncer, postgresql' when 'mysql' then 'mysqld, proxysql' when 'proxysql' then 'proxysql, mysqld' else c.store end as database_program,
+  case when c.port is null then case c.store when 'postgresql' then 'postgresql, 5432' when 'mysql' then 'mysqld, 3306' when 'redis' then 'redis, 6379' else c.store end
+    when c.store = 'pgbouncer' then concat(c.port, ', postgresql') when c.store = 'proxysql' then concat(c.port, ', mysqld') else c.port end as service_names,
+  -- What cannot be the reason of this failure.
+  case when c.reason in ('certificate', 'protocol') then '' when c.reason = 'ports' then 'tcp.ephemeral_exhausted' end as explained_by,
+  case c.reason when 'refused' then 'dns.name_failing, tcp.ephemeral_exhausted, wire.host_unreachable, wire.connect_unanswered, kernel.neighbor_table_full, nic.errors, app.service_hangs'
+    when 'name' then 'db.not_answering, db.server_log, tcp.ephemeral_exhausted, wire.connect_unanswered, app.service_hangs'
+    when 'resolver' then 'db.not_answering, db.server_log, tcp.ephemeral_exhausted, app.service_hangs'
+    when 'ports' then null else 'tcp.ephemeral_exhausted' end as not_explained_by,
   c.reason as reason_text,
   c.reason as why_text,
   c.reason as fix_text,
   case when a.failed > 0 then 'known' else 'unknown' end as share_text,
   case when a.requests >= 10 and a.failed >= 0.2 * a.requests then 'page'
     when c.target = 'a service' and a.requests >= 10 and a.failed = 0 then 'note' else 'mail' end as class
-from counted c
+from named c
 left join answers a on a.host = c.host
-where c.place = 1 and c.lines >= 3 and (not c.is_behind or a.failed >= 5 and a.failed >= 0.05 * a.requests and c.lines >= 0.2 * a.failed)
+where c.lines >= 3 and (not c.is_behind or a.failed >= 5 and a.failed >= 0.05 * a.requests and c.lines >= 0.2 * a.failed)

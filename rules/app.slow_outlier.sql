@@ -24,10 +24,10 @@ group by host having count(*) >= 3 limit 1""",
 ]
 explains = [
   "app.requests_stopped", "app.slow", "app.slow_quiet", "client.aborts_499", "lb.uneven",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.masked_errors", "proxy.retry_amplification",
-  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "slo.burning", "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors",
+  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "proxy.upstream_hangs",
 ]
 subject = "{member} in {pool}"
 summary = "{summary_text}"

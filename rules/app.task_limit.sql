@@ -15,9 +15,9 @@ union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['
 union all select 1 from kmsg where body like '%fork rejected by pids controller%' and ts > $now - interval '60 seconds' and ts <= $now limit 1"""
 explains = [
   "app.closes_early", "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow",
-  "app.socket_backlog_full", "app.workers_die", "proxy.bad_gateway", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "tcp.accept_queue_high", "tcp.listen_overflow", "unix.accept_queue_full",
-  "proxy.upstream_hangs",
+  "app.socket_backlog_full", "app.workers_die", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "tcp.accept_queue_high", "tcp.listen_overflow",
+  "unix.accept_queue_full", "proxy.upstream_hangs",
 ]
 subject = "{shown} on {host}"
 summary = "{shown} on {host} cannot start a thread or process, {lines} times in a minute{share_text}; it logs \"{line}\""

@@ -20,10 +20,11 @@ union all select 1 from log where program = 'apache' and body like 'mod_fcgid: r
 explains = [
   "app.closes_early", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.socket_backlog_full", "app.throughput_drop", "app.workers_die", "app.workers_exhausted",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.no_live_upstreams", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
-  "slo.burning", "proxy.upstream_hangs",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_slow",
+  "proxy.no_live_upstreams", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full", "slo.burning",
+  "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host} killed {lines} workers at their time limit in a minute{share_text}; it logs \"{line}\"{wait_note}"

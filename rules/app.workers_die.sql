@@ -20,7 +20,7 @@ union all select 1 from log where (body like '%App [%exited with code [%' or bod
 explains = [
   "app.closes_early", "app.crash_loop", "app.down", "app.errors", "app.errors_quiet",
   "app.requests_stopped", "app.throughput_drop", "client.aborts_499", "proxy.bad_gateway",
-  "proxy.upstream_errors", "traffic.unusual", "slo.burning",
+  "proxy.haproxy_errors", "proxy.upstream_errors", "traffic.unusual", "slo.burning",
 ]
 equal = ["process_name"]
 subject = "{server} on {host}"

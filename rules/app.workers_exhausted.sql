@@ -21,10 +21,11 @@ union all select 1 from log where (body like '%RejectedExecutionException%' or b
 explains = [
   "app.errors_quiet", "app.health_digest_missing", "app.requests_stopped", "app.slow",
   "app.slow_quiet", "app.socket_backlog_full", "app.throughput_drop", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.no_live_upstreams", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full",
-  "slo.burning", "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_queue", "proxy.haproxy_slow",
+  "proxy.no_live_upstreams", "proxy.upstream_errors", "proxy.upstream_timeout",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "traffic.unusual", "unix.accept_queue_full", "slo.burning",
+  "proxy.upstream_hangs",
 ]
 subject = "{server} on {host}"
 summary = "{server} on {host}: all workers are busy; it logs \"{line}\"{times_text}{share_text}{wait_note}"
