@@ -13,9 +13,10 @@ explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
   "app.slow_requests_logged", "app.slow_url", "app.socket_backlog_full", "app.worker_timeout",
   "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.not_answering",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_timeout",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "{process} ({cgroup})"
 summary = "{process} on {host} is throttled in {throttled_ratio:%} of its CPU periods: {throttled} of {periods} in the last minute, {throttled_seconds:.1} s in total, quota about {quota_cpus:.2} CPUs; {suffers}"

@@ -11,8 +11,8 @@ needs = ["kmsg"]
 when = "select 1 from kmsg where kind = 'cpu_stalled' and is_backlog is not true and ts > $now - interval '5 minutes' and ts <= $now limit 1"
 explains = [
   "app.brief_stall", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
-  "clock.skew", "host.hung_task", "proxy.bad_gateway", "proxy.upstream_timeout",
-  "tcp.accept_queue_high", "tcp.listen_overflow", "proxy.upstream_hangs",
+  "clock.skew", "host.hung_task", "proxy.bad_gateway", "proxy.haproxy_slow",
+  "proxy.upstream_timeout", "tcp.accept_queue_high", "tcp.listen_overflow", "proxy.upstream_hangs",
 ]
 subject = "processors of {host}"
 summary = "{host}: the kernel reports a stalled processor {messages} times in 5 minutes{processors_text}; last: {body}"

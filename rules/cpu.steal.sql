@@ -16,7 +16,7 @@ explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
   "app.slow_requests_logged", "app.slow_url", "client.aborts_499", "cpu.saturated", "cpu.stalled",
   "db.connections_exhausted", "db.not_answering", "dns.resolver_slow", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
   "proxy.upstream_hangs",

@@ -7,6 +7,7 @@ for = "1s"
 every = "5s"
 clear = "30s"
 key = ["database_address"]
+equal = ["service_names"]
 prefers = ["pg.lock_pileup"]
 needs = ["db_server"]
 when = "select 1 from db_server where (connections > 0.8 * connection_limit or connections_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
@@ -14,11 +15,11 @@ explains = [
   "app.blocked_on_store", "app.check_failing", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.slow",
   "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
-  "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "app.service_hangs",
-  "proxy.upstream_hangs",
+  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",
+  "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "{system} at {server_address}"
 summary = "{server_address} ({system}) uses {connections} of {connection_limit} connections{refused_text}"
@@ -47,7 +48,9 @@ with looks as (
   from db_server
   where ts > $now - interval '30 seconds' and ts <= $now and connections is not null
 )
-select host, system, server_address, server_address as database_address, connections, connection_limit, refused,
+select host, system, server_address, server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(server_address, ':([0-9]+)$')[1], case system when 'mysql' then 'mysqld' else system end) as service_names, connections, connection_limit, refused,
   case when refused > 0 then 'some' else 'none' end as refused_text,
   case system
     when 'postgresql' then 'postgresql'

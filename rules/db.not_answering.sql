@@ -7,6 +7,7 @@ for = "0s"
 every = "2s"
 clear = "20s"
 key = ["database_address"]
+equal = ["service_names"]
 prefers = ["mem.oom_kill"]
 needs = ["db_server"]
 when = "select 1 from db_server where error is not null and ts > $now - interval '25 seconds' and ts <= $now limit 1"
@@ -61,7 +62,10 @@ past as (
   where error is null and ts > $now - interval '1 hour' and ts <= $now
   group by host, server_address
 )
-select s.host, s.server_address, s.server_address as database_address, s.system, s.failures, s.error, s.duration_seconds,
+select s.host, s.server_address, s.server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(s.server_address, ':([0-9]+)$')[1], case s.system when 'mysql' then 'mysqld' else s.system end) as service_names,
+  case s.system when 'mysql' then 'mysqld' else s.system end as database_program, s.system, s.failures, s.error, s.duration_seconds,
   case when p.answered is null then 'not once in the last hour'
        else concat('last ', cast(round(date_part('epoch', $now) - date_part('epoch', p.answered)) as bigint), ' s ago') end as answered_text,
   p.answered is not null as opens

@@ -7,6 +7,7 @@ for = "0s"
 every = "5s"
 clear = "2m"
 key = ["database_program", "database_problem"]
+equal = ["database_program"]
 prefers = ["disk.full", "disk.inodes_full", "disk.readonly", "disk.io_error", "mem.oom_kill"]
 needs = ["log"]
 when = """
@@ -20,8 +21,8 @@ explains = [
   "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
   "app.service_rejects", "app.service_unreachable", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.worker_timeout", "app.workers_exhausted", "db.not_answering",
-  "proxy.bad_gateway", "proxy.upstream_timeout", "slo.burning", "app.service_hangs",
-  "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_slow", "proxy.upstream_timeout",
+  "slo.burning", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "{program} on {host}"
 summary = "{program} on {host}: {what_text}, {lines} times in 2 minutes; it logs \"{line}\""
@@ -231,7 +232,7 @@ named as (
   where program is not null
 )
 select host, program, program as database_program, what, what as database_problem, what as what_text, what as why_text, what as fix_text, count(*) as lines, max(substr(body, 1, 140)) as line,
-  case when what in ('deadlocks', 'checkpoints', 'archive', 'wraparound', 'semaphore', 'save', 'replica') then 'app.errors, app.errors_quiet, app.service_rejects, app.slow, proxy.bad_gateway' when what = 'replication' then 'app.errors, app.errors_quiet, app.service_rejects' when what in ('config', 'disk_slow', 'slow', 'lockwait', 'cancelled', 'script') then 'app.errors, app.errors_quiet, app.requests_stopped, app.service_rejects, app.slow, app.slow_quiet, app.slow_requests_logged, app.worker_timeout, app.workers_exhausted, app.pool_exhausted, proxy.bad_gateway, proxy.upstream_timeout' end as explains,
+  case when what in ('deadlocks', 'checkpoints', 'archive', 'wraparound', 'semaphore', 'save', 'replica') then 'app.errors, app.errors_quiet, app.service_rejects, app.slow, proxy.bad_gateway, proxy.haproxy_errors, proxy.haproxy_slow' when what = 'replication' then 'app.errors, app.errors_quiet, app.service_rejects, proxy.haproxy_errors' when what in ('config', 'disk_slow', 'slow', 'lockwait', 'cancelled', 'script') then 'app.errors, app.errors_quiet, app.requests_stopped, app.service_rejects, app.slow, app.slow_quiet, app.slow_requests_logged, app.worker_timeout, app.workers_exhausted, app.pool_exhausted, proxy.bad_gateway, proxy.upstream_timeout, proxy.haproxy_errors, proxy.haproxy_slow' end as explains,
   case when what <> 'replica' then 'mysql.replica_broken' end as not_explained_by,
   case when what in ('space', 'wraparound', 'corruption', 'crash', 'semaphore', 'save', 'readonly') then 'page' when what in ('deadlocks', 'checkpoints', 'lockwait', 'cancelled', 'slow', 'disk_slow') or what = 'replication' and program = 'kafka' then 'note' else 'mail' end as class
 from named

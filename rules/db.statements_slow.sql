@@ -7,6 +7,7 @@ for = "2s"
 every = "4s"
 clear = "20s"
 key = ["database_address"]
+equal = ["service_names"]
 prefers = ["pg.lock_pileup", "mysql.lock_pileup", "disk.stuck", "disk.slow"]
 needs = ["db_server", "cpu_stat"]
 when = "select 1 from db_server where (longest_statement_seconds >= 5 or sessions_active >= 6) and ts > $now - interval '15 seconds' and ts <= $now limit 1"
@@ -61,7 +62,9 @@ judged as (
   from recent r
   left join past p on p.host = r.host and p.server_address = r.server_address
 )
-select host, server_address, server_address as database_address, system, active, past_active, on_cpu, longest_seconds, longest,
+select host, server_address, server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(server_address, ':([0-9]+)$')[1], case system when 'mysql' then 'mysqld' else system end) as service_names, system, active, past_active, on_cpu, longest_seconds, longest,
   case when past_looks >= 20 then concat('median of the last 10 minutes: ', cast(round(past_active, 1) as varchar)) else 'no history yet' end as past_text,
   case when longest_seconds >= 1 then concat('; the oldest for ', cast(round(longest_seconds) as bigint), ' s: ', longest) else '' end as longest_text,
   case when longest is not null then concat('the oldest is ', longest) else 'the list above has its id' end as longest_fix

@@ -12,7 +12,7 @@ when = "select 1 from kmsg where kind in ('fs_error', 'fs_down', 'directory_full
 explains = [
   "app.cannot_write", "app.errors", "app.errors_quiet", "app.requests_stopped",
   "app.service_rejects", "db.not_answering", "db.server_log", "disk.readonly", "proxy.bad_gateway",
-  "app.service_hangs",
+  "app.service_hangs", "proxy.haproxy_errors",
 ]
 subject = "file system on {filesystem_device} of {host}"
 summary = "file system on {filesystem_device} of {host} {state_text} ({messages} messages in 10 minutes); last: {body}"

@@ -11,8 +11,9 @@ needs = ["filesystem"]
 when = "select 1 from filesystem where size_bytes > 0 and available_bytes < 0.12 * size_bytes and not is_read_only and ts > $now - interval '1 minute' and ts <= $now limit 1"
 explains = [
   "app.cannot_write", "app.check_failing", "app.empty_pages", "app.errors", "app.errors_quiet",
-  "app.service_rejects", "check.failing", "db.not_answering", "db.server_log", "disk.fill_eta", "mysql.replica_broken",
-  "proxy.bad_gateway", "proxy.retry_storm", "slo.burning", "app.service_hangs",
+  "app.service_rejects", "check.failing", "db.not_answering", "db.server_log", "disk.fill_eta",
+  "mysql.replica_broken", "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.retry_storm",
+  "slo.burning", "app.service_hangs",
 ]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {available_bytes:bytes} of {size_bytes:bytes} free ({available_ratio:%}); {eta_text}"

@@ -12,6 +12,7 @@ when = "select 1 from filesystem where inodes_total > 0 and inodes_free < 0.06 *
 explains = [
   "app.cannot_write", "app.check_failing", "app.errors", "app.errors_quiet", "app.service_rejects",
   "check.failing", "db.not_answering", "db.server_log", "proxy.bad_gateway", "app.service_hangs",
+  "proxy.haproxy_errors",
 ]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) has {inodes_free} of {inodes_total} inodes free ({free_ratio:%}), and {available_bytes:bytes} of space"

@@ -12,10 +12,10 @@ when = "select host from disk_stat where ts > $now - interval '60 seconds' and t
 explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
   "app.slow_url", "client.aborts_499", "db.connections_exhausted", "db.not_answering", "disk.slow",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_blocked",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} is {times:.0}× slower than its {siblings} siblings on {host}: await {await_seconds:duration} vs {sibling_await_seconds:duration} ({group_text}) in {bad_windows} of 5 windows of 12 s, at {operations_per_second:.0} IOPS"

@@ -12,7 +12,7 @@ when = "select 1 from filesystem where is_read_only and ts > $now - interval '1 
 explains = [
   "app.cannot_write", "app.check_failing", "app.errors", "app.errors_quiet", "app.service_rejects",
   "check.failing", "db.not_answering", "db.server_log", "mysql.replica_broken", "proxy.bad_gateway",
-  "proxy.retry_storm", "slo.burning", "app.service_hangs",
+  "proxy.haproxy_errors", "proxy.retry_storm", "slo.burning", "app.service_hangs",
 ]
 subject = "{mount_point} on {device}"
 summary = "{mount_point} ({device}) on {host} became read-only; {said_text}"

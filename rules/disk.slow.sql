@@ -17,10 +17,10 @@ explains = [
   "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "host.hung_task", "mysql.replica_lag",
-  "pg.replica_lag", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification",
-  "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
+  "pg.replica_lag", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow",
+  "proxy.retry_amplification", "proxy.upstream_timeout", "proxy.worker_blocked",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} of {host} is {times:.0}× slower than its baseline: await {await_seconds:duration} vs {past_await_seconds:duration}, queue {queue:.1}, {utilisation:%} busy, {operations_per_second:.0} IOPS (before: {past_operations_per_second:.0})"

@@ -16,10 +16,11 @@ explains = [
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "disk.member_outlier", "disk.readonly",
   "disk.slow", "host.hung_task", "mysql.replica_lag", "pg.replica_lag", "proxy.bad_gateway",
-  "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_blocked", "proxy.worker_connections",
-  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
-  "unix.accept_queue_full", "slo.burning", "app.service_hangs", "proxy.upstream_hangs",
+  "proxy.haproxy_errors", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.retry_storm", "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_blocked",
+  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
+  "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "disk {device} of {host}"
 summary = "{device} of {host} is stalled: {in_flight} operations in flight for {window_seconds} s, {operations_per_second:.1} completed per second (before: {past_operations_per_second:.0}), {utilisation:%} busy; {blocked:.0} threads blocked"

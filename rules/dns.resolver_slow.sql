@@ -12,8 +12,9 @@ when = "select 1 from resolver_probe where (duration_seconds is null or duration
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "dns.name_failing", "proxy.bad_gateway", "proxy.upstream_timeout",
-  "proxy.upstream_unresolved", "proxy.upstream_hangs",
+  "app.workers_exhausted", "dns.name_failing", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "proxy.haproxy_slow", "proxy.upstream_timeout", "proxy.upstream_unresolved",
+  "proxy.upstream_hangs",
 ]
 subject = "name server {server_address} of {host}"
 summary = "name server {server_address} of {host} ({place_text} in /etc/resolv.conf) {what_text}; {others_text}"

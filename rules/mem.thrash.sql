@@ -14,9 +14,10 @@ explains = [
   "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "disk.slow", "mem.cgroup_near_limit",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_timeout",
-  "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
-  "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
+  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
+  "proxy.upstream_hangs",
 ]
 subject = "memory of {host}"
 summary = "{host}: tasks stall on memory {waiting_ratio:%} of the time{where_text}; {refaults_per_second:.0} refaults/s{past_text}, {swap_ins_per_second:.0} swap-ins/s, {read_bytes_per_second:bytes}/s read from disk"

@@ -7,6 +7,7 @@ for = "1s"
 every = "5s"
 clear = "20s"
 key = ["database_address"]
+equal = ["service_names"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'mysql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now limit 1"
 explains = [
@@ -39,7 +40,9 @@ with looks as (
   from db_server
   where system = 'mysql' and ts > $now - interval '15 seconds' and ts <= $now and error is null
 )
-select host, server_address, server_address as database_address, waiting_on_lock, sessions_active, connections, connection_limit,
+select host, server_address, server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(server_address, ':([0-9]+)$')[1], 'mysqld') as service_names, waiting_on_lock, sessions_active, connections, connection_limit,
   coalesce(blocker, 'a session that is unknown or has ended') as blocker_text,
   case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from looks

@@ -7,6 +7,7 @@ for = "1s"
 every = "5s"
 clear = "20s"
 key = ["database_address"]
+equal = ["service_names"]
 needs = ["db_server", "pg_activity"]
 when = """
 select 1 from db_server where system = 'postgresql' and waiting_on_lock >= 2 and ts > $now - interval '15 seconds' and ts <= $now
@@ -70,7 +71,9 @@ servers as (
   left join queried on queried_host = host
   where place = 1 and queried_host is null
 )
-select host, server_address, server_address as database_address, postmaster, waiting_on_lock, blocker_text, connections_text, change_text,
+select host, server_address, server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(server_address, ':([0-9]+)$')[1], 'postgresql') as service_names, postmaster, waiting_on_lock, blocker_text, connections_text, change_text,
   case when waiting_on_lock >= 5 then 'page' else 'mail' end as class
 from servers
 where waiting_on_lock >= 5 or (waiting_on_lock >= 2 and waiting_on_lock >= 0.5 * sessions_active)

@@ -7,12 +7,13 @@ for = "0s"
 every = "2s"
 clear = "10s"
 key = ["backend"]
+equal = ["pool"]
 needs = ["proxy_stat", "request"]
 when = "select 1 from proxy_stat where kind in ('backend', 'server') and (state like 'DOWN%' or state like 'MAINT (resolution)%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.errors", "app.throughput_drop", "lb.uneven", "proxy.bad_gateway", "proxy.haproxy_backlog",
   "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
-  "traffic.unusual", "slo.burning",
+  "proxy.no_live_upstreams", "traffic.unusual", "slo.burning",
 ]
 subject = "backend {backend} of {host}"
 summary = "HAProxy on {host}: {servers_up} of {servers} servers of backend {backend} are up; {down_names}: {reason}{requests_text}"
@@ -67,7 +68,7 @@ backends as (
   left join traffic t on t.host = b.host and t.backend = b.proxy_name
   where b.place = 1 and b.kind = 'backend'
 )
-select host, backend, source, state, state_seconds, servers_up, servers, down, requests, errors,
+select host, backend, backend as pool, source, state, state_seconds, servers_up, servers, down, requests, errors,
   case when length(down_names) > 60 then concat(left(down_names, 57), '...') else down_names end as down_names, reason,
   case when errors > 0 then concat('; ', errors, ' requests got 5xx in 30 s') else '' end as requests_text,
   case when is_down then 'none' else 'few' end as why_text,

@@ -7,6 +7,7 @@ for = "0s"
 every = "2s"
 clear = "15s"
 key = ["database_address"]
+equal = ["service_names"]
 prefers = ["cpu.saturated", "mem.thrash"]
 needs = ["db_server"]
 when = "select 1 from db_server where system = 'redis' and (duration_seconds > 0.2 or slowest_command_seconds > 0.2 or error like '%BUSY %') and ts > $now - interval '20 seconds' and ts <= $now limit 1"
@@ -69,7 +70,9 @@ usual as (
   from samples where not is_recent and error is null
   group by host, server_address
 )
-select r.host, r.server_address, r.server_address as database_address, r.looks, r.slow_looks, r.busy_looks, r.worst_seconds, r.slowest_seconds, r.slow_commands, n.slowest_command,
+select r.host, r.server_address, r.server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(r.server_address, ':([0-9]+)$')[1], 'redis') as service_names, r.looks, r.slow_looks, r.busy_looks, r.worst_seconds, r.slowest_seconds, r.slow_commands, n.slowest_command,
   u.usual_seconds,
   case when u.usual_seconds is null then 'unknown' else concat(cast(round(u.usual_seconds * 1000, 1) as varchar), ' ms') end as usual_text,
   case when r.busy_looks > 0 then 'busy' when r.slowest_seconds > 0.05 then 'known' else 'unknown' end as command_text,

@@ -7,14 +7,15 @@ for = "0s"
 every = "5s"
 clear = "60s"
 key = ["database_address"]
+equal = ["service_names"]
 needs = ["db_server"]
 when = "select 1 from db_server where (evicted_keys_increase > 0 or writes_refused_increase > 0) and ts > $now - interval '30 seconds' and ts <= $now limit 1"
 explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_quiet", "client.aborts_499",
-  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.retry_amplification", "proxy.upstream_errors",
-  "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
-  "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",
-  "proxy.upstream_hangs",
+  "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",
+  "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak", "tcp.listen_overflow",
+  "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "Redis at {server_address}"
 summary = "Redis at {server_address} {what_text} in 30 s: {memory_bytes:bytes} of {memory_limit_bytes:bytes} used, maxmemory_policy {eviction_policy}"
@@ -52,7 +53,9 @@ judged as (
   select *, coalesce(purpose, case when eviction_policy like 'allkeys-%' then 'cache' else 'store' end) as used_as
   from sums
 )
-select host, server_address, server_address as database_address, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
+select host, server_address, server_address as database_address,
+  -- The port, and the program for clients that name no port.
+  concat_ws(', ', regexp_match(server_address, ':([0-9]+)$')[1], 'redis') as service_names, memory_bytes, memory_limit_bytes, eviction_policy, evicted, refused, used_as,
   coalesce(memory_limit_bytes, 0) * 2 as double_bytes,
   case when refused > 0 then 'refused' else 'evicted' end as what_text,
   case when refused > 0 then 'refused' when used_as = 'cache' then 'cache' else 'store' end as why_text,

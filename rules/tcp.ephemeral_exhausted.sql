@@ -14,7 +14,7 @@ union all select 1 from log where program = 'apache' and body like 'AH00957%' an
 union all select 1 from log where (body like '%cannot assign requested address' or body like '%Cannot assign requested address%' or body like '%EADDRNOTAVAIL%' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%cannot assign requested address' or coalesce(attrs['error'], attrs['err'], attrs['err.message'], attrs['error.message'], attrs['exception']) like '%EADDRNOTAVAIL%') and ts > $now - interval '30 seconds' and ts <= $now limit 1"""
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.service_unreachable",
-  "proxy.bad_gateway", "proxy.upstream_errors",
+  "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.upstream_errors",
 ]
 subject = "local ports of {host} to {upstream}"
 summary = "{program} on {host} found no free local port to {upstream} {failures} times in 30 s; ports {range_text}, {time_wait} sockets in TIME_WAIT, {opens_per_second:.0} new connections/s"

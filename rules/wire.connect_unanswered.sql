@@ -7,6 +7,7 @@ for = "0s"
 every = "4s"
 clear = "20s"
 key = ["destination"]
+equal = ["service_names"]
 prefers = ["firewall.drops_service", "wire.host_unreachable", "conntrack.full", "db.not_answering"]
 needs = ["tcp_connect", "tcp_path", "listener", "request"]
 when = "select 1 from tcp_connect where unanswered >= 3 and ts > $now - interval '16 seconds' and ts <= $now limit 1"
@@ -14,9 +15,9 @@ explains = [
   "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
   "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
   "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
-  "client.aborts_499", "proxy.bad_gateway", "proxy.upstream_errors", "proxy.upstream_timeout",
-  "slo.burning", "tcp.accept_queue_high", "unix.accept_queue_full", "app.service_hangs",
-  "proxy.upstream_hangs",
+  "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_slow",
+  "proxy.upstream_errors", "proxy.upstream_timeout", "slo.burning", "tcp.accept_queue_high",
+  "unix.accept_queue_full", "app.service_hangs", "proxy.upstream_hangs",
 ]
 subject = "{destination} from {host}"
 summary = "connections of {who} on {host} to {destination} get no answer: {unanswered} attempts have waited for more than 1 s{silent_text}; not refused, so something drops them{share_text}"
@@ -53,7 +54,8 @@ carrying as (
 full_ports as (
   select distinct server_port as full_port
   from listener
-  where accept_queue_length >= accept_queue_limit and accept_queue_limit > 0 and ts > $now - interval '30 seconds' and ts <= $now
+  -- memcached sets its backlog to 0 while all its connections are in use.
+  where accept_queue_length >= greatest(accept_queue_limit, 1) and ts > $now - interval '30 seconds' and ts <= $now
 ),
 servers as (
   select distinct host as server_host, process_name as server_name
@@ -81,6 +83,7 @@ judged as (
 select host, netns, peer_address as address, peer_port as port, unanswered, silent, requests, failed, process_name,
   coalesce(process_name, 'a program') as who,
   case when peer_address like '%:%' then concat('[', peer_address, ']:', peer_port) else concat(peer_address, ':', peer_port) end as destination,
+  case peer_port when 6432 then '6432, postgresql' when 6033 then '6033, mysqld' else concat(peer_port, '') end as service_names,
   case when silent > 0 then 'some' else 'none' end as silent_text,
   case when failed > 0 then 'known' else 'unknown' end as share_text,
   case when is_down then 'page' when is_failing or is_server and is_many then 'mail' else 'note' end as class

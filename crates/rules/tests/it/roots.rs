@@ -370,3 +370,50 @@ fn an_upstream_is_compared_by_what_its_name_is() {
         is_explained("an upstream", "shop.example") && is_explained("an upstream", "192.0.2.7:80")
     );
 }
+
+/// One row with these texts; an empty one is NULL.
+fn row_of(columns: &[(&str, &str)]) -> Vec<RecordBatch> {
+    let columns = columns.iter().map(|(name, text)| {
+        let text = Some(*text).filter(|text| !text.is_empty());
+        (*name, Arc::new(StringArray::from(vec![text])) as Arc<dyn Array>)
+    });
+    vec![RecordBatch::try_from_iter(columns).expect("columns have one length")]
+}
+
+#[test]
+fn a_database_explains_no_failure_of_another_service_on_its_host() {
+    let set = RuleSet::built_in();
+    let is_explained = |cause: (&str, &[(&str, &str)]), symptom: (&str, &[(&str, &str)])| {
+        let mut engine = Engine::new(&set);
+        // A cause that must hold for some seconds.
+        for (second, (id, columns)) in [(0, cause), (4, cause), (4, symptom)] {
+            let rule = set.get(id).expect("the rule is built in");
+            let keys = rule.key.iter().filter(|key| columns.iter().all(|column| column.0 != **key));
+            let columns: Vec<_> = [("host", "web1"), ("class", "mail")]
+                .into_iter()
+                .chain(columns.iter().copied())
+                .chain(keys.map(|key| (key.as_str(), "any")))
+                .collect();
+            engine.observe(rule, at(second), &row_of(&columns));
+        }
+        engine.open().any(|finding| finding.rule == symptom.0 && !finding.is_root())
+    };
+    let full = ("db.server_log", &[("database_program", "postgresql")][..]);
+    let frozen = ("db.not_answering", &[("service_names", "6379, redis")][..]);
+    let stuck = ("app.service_hangs", &[("service_names", "8081")][..]);
+    for (programs, names, by_full, by_frozen, by_stuck) in [
+        ("redis", "6379", false, true, false),
+        // A second Redis; a client that names neither port nor address; a pooler.
+        ("redis", "6380", false, false, false),
+        ("redis", "redis, 6379", false, true, false),
+        ("postgresql, pgbouncer", "5433", true, false, false),
+        ("pgbouncer, postgresql", "6432, postgresql", true, false, false),
+        ("", "8081", true, false, true),
+        ("", "", true, true, true),
+    ] {
+        let columns = [("database_program", programs), ("service_names", names)];
+        let symptom = ("app.service_unreachable", &columns[..]);
+        let found = [full, frozen, stuck].map(|cause| is_explained(cause, symptom));
+        assert_eq!(found, [by_full, by_frozen, by_stuck], "{programs} {names}");
+    }
+}
