@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 
 use crate::column_substitution::normal;
+use crate::copy_budget::CopyBudget;
 use crate::fragments::call;
 use crate::refusal::{Result, refuse};
 use crate::table_syntax::parse_query;
@@ -16,7 +17,7 @@ use crate::table_syntax::parse_query;
 const COPIED_BYTES_MAX: usize = 1_000;
 
 /// The array of a query's only column.
-pub(crate) fn array_of_query(query: &Query) -> Result<Expr> {
+pub(crate) fn array_of_query(query: &Query, budget: &CopyBudget) -> Result<Expr> {
     let keys = order_keys(query)?;
     if keys.iter().map(|key| key.expr.to_string().len()).sum::<usize>() > COPIED_BYTES_MAX {
         return refuse!("the order of `array(select …)` is too long: name its keys in a subquery");
@@ -27,7 +28,7 @@ pub(crate) fn array_of_query(query: &Query) -> Result<Expr> {
         && query.limit_clause.is_none()
         && query.fetch.is_none()
     {
-        return plain_array(query, select, keys);
+        return plain_array(query, select, keys, budget);
     }
     numbered_array(query, keys)
 }
@@ -65,7 +66,12 @@ fn is_plain(select: &Select) -> bool {
 }
 
 /// `select coalesce(array_agg(x order by k), make_array()) from …`.
-fn plain_array(query: &Query, select: &Select, mut keys: Vec<OrderByExpr>) -> Result<Expr> {
+fn plain_array(
+    query: &Query,
+    select: &Select,
+    mut keys: Vec<OrderByExpr>,
+    budget: &CopyBudget,
+) -> Result<Expr> {
     let (value, alias) = only_item(select)?;
     for key in &mut keys {
         let is_item = match &key.expr {
@@ -81,6 +87,7 @@ fn plain_array(query: &Query, select: &Select, mut keys: Vec<OrderByExpr>) -> Re
             _ => false,
         };
         if is_item {
+            budget.copy(&value, 1)?;
             key.expr = value.clone();
         }
     }

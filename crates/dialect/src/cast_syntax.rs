@@ -1,12 +1,14 @@
 //! Casts to types with a length, and texts of times and intervals that the engine does not read.
 
 use sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, Expr, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, ExactNumberInfo, Expr,
+    Interval, UnaryOperator, Value,
 };
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
 use crate::fragments::{call, literal, nested, number, text};
+use crate::operator_syntax::cast;
+use crate::postgres_syntax::PostgresSyntax;
 use crate::refusal::{Result, refuse};
 use crate::time_literal::{full_interval, full_timestamp};
 use crate::{constant_syntax, interval_syntax, json_syntax};
@@ -29,7 +31,23 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
                 **value = array_of(constant)?;
             }
         }
+        Expr::Cast {
+            expr: value, data_type: DataType::Numeric(_) | DataType::Decimal(_), ..
+        } if exact_digits(value).is_some() => {
+            exact_digits(value).into_iter().for_each(|digits| **value = text(&digits));
+        }
         Expr::Cast { data_type: DataType::Bytea, .. } => *expr = bytes(expr)?,
+        Expr::Cast { data_type: DataType::Timestamp(Some(_), _), .. } => round_time(expr),
+        // `extract` is a `numeric` in PostgreSQL, whose halves are rounded away from zero.
+        Expr::Cast { expr: field, data_type, .. } if is_integer(data_type) && is_field(field) => {
+            let whole = DataType::Numeric(ExactNumberInfo::PrecisionAndScale(20, 0));
+            **field = cast(field, whole);
+        }
+        Expr::Cast { expr: bits, data_type, .. } if is_integer(data_type) => {
+            if let Some(masked) = low_bits(bits) {
+                **bits = masked;
+            }
+        }
         Expr::Cast { expr: value, data_type: DataType::Text, .. }
             if constant_syntax::text_of_number(value).is_some() =>
         {
@@ -60,6 +78,47 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+fn is_field(expr: &Expr) -> bool {
+    match expr {
+        Expr::Extract { .. } => true,
+        Expr::Nested(inner) => is_field(inner),
+        _ => false,
+    }
+}
+
+/// A cast to a time of fewer places of seconds rounds.
+fn round_time(expr: &mut Expr) {
+    let Expr::Cast { expr: value, data_type, .. } = expr else { return };
+    rewrite_text(value, data_type);
+    let DataType::Timestamp(places, _) = data_type else { return };
+    if let Some(half) = places.take().and_then(half_of_place) {
+        *expr = rounded(expr, half);
+    }
+}
+
+/// Half of the last place of seconds, in microseconds; `None` if all are kept.
+fn half_of_place(places: u64) -> Option<u64> {
+    let places = u32::try_from(places).unwrap_or(u32::MAX);
+    (places < 6).then(|| 10_u64.pow(6 - places) / 2)
+}
+
+/// A time rounded to twice the given microseconds.
+fn rounded(time: &Expr, half: u64) -> Expr {
+    let span = |count: u64| {
+        let value = Box::new(text(&format!("{count} microseconds")));
+        Expr::Interval(Interval {
+            value,
+            leading_field: None,
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        })
+    };
+    let (left, right) = (Box::new(time.clone()), Box::new(span(half)));
+    let later = Expr::BinaryOp { left, op: BinaryOperator::Plus, right };
+    call("date_bin", vec![span(2 * half), later])
 }
 
 fn rewrite_text(value: &mut Expr, kind: &DataType) {
@@ -107,13 +166,52 @@ fn unquote(kind: &mut DataType) {
             if ident.quote_style.is_none() || ident.value == "char" {
                 return;
             }
-            let parsed = Parser::new(&PostgreSqlDialect {})
+            let parsed = Parser::new(&PostgresSyntax)
                 .try_with_sql(&ident.value)
                 .and_then(|mut parser| parser.parse_data_type());
             parsed.into_iter().for_each(|parsed| *kind = parsed);
         }
         _ => {}
     }
+}
+
+/// The text of a number constant, which as a float would lose digits.
+fn exact_digits(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) if !digits.contains(['e', 'E']) => Some(digits.clone()),
+            _ => None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => exact_digits(expr)
+            .filter(|digits| !digits.starts_with('-'))
+            .map(|digits| format!("-{digits}")),
+        Expr::Nested(inner) => exact_digits(inner),
+        _ => None,
+    }
+}
+
+fn is_integer(kind: &DataType) -> bool {
+    matches!(
+        kind,
+        DataType::Int(None)
+            | DataType::Int4(None)
+            | DataType::Integer(None)
+            | DataType::BigInt(None)
+            | DataType::Int8(None)
+    )
+}
+
+/// The number `x::bit(8)` without bit strings, which the engine lacks: its lowest eight bits.
+fn low_bits(bits: &Expr) -> Option<Expr> {
+    let (value, length) = match bits {
+        Expr::Nested(inner) => return low_bits(inner),
+        Expr::Cast { expr, data_type: DataType::Bit(Some(length)), .. } => (expr, length),
+        _ => return None,
+    };
+    // The next bit is the sign of an int4.
+    let mask = (1..=31).contains(length).then(|| number((1 << length) - 1))?;
+    let (left, op) = (value.clone(), BinaryOperator::BitwiseAnd);
+    Some(nested(Expr::BinaryOp { left, op, right: Box::new(mask) }))
 }
 
 /// Bytes of a text: pairs of hexadecimal digits behind `\x`, or plain characters.

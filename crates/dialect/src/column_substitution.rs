@@ -1,14 +1,14 @@
 //! Replaces names of columns in one select by expressions. Nested queries keep theirs: a name that
 //! they take from outside then has no column, which is an error and no wrong answer.
 
-use std::ops::ControlFlow;
-
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Ident, NamedWindowExpr, OrderBy, OrderByKind, Query, Select,
-    SelectItem, VisitMut, VisitorMut, WindowSpec,
+    Distinct, Expr, GroupByExpr, Ident, NamedWindowExpr, OrderBy, OrderByKind, Select, SelectItem,
+    WindowSpec,
 };
 
-use crate::fragments::nested;
+use crate::copy_budget::CopyBudget;
+use crate::fragments::{nested, visit_with_depth};
+use crate::refusal::Result;
 
 /// Expressions by the names that they replace.
 #[derive(Default)]
@@ -53,51 +53,70 @@ impl ColumnSubstitution {
     }
 
     /// Replaces names in an expression.
-    pub(crate) fn apply(&self, expr: &mut Expr) {
-        let _ = expr.visit(&mut ColumnReplacer { substitution: self, depth: 0 });
+    pub(crate) fn apply(&self, expr: &mut Expr, budget: &CopyBudget) -> Result<()> {
+        let mut done = Ok(());
+        visit_with_depth(expr, |expr, depth| {
+            if depth == 0
+                && done.is_ok()
+                && let Some(column) = self.find(expr)
+            {
+                done = budget.copy(&column.expr, 1);
+                if done.is_ok() {
+                    *expr = nested(column.expr.clone());
+                }
+            }
+        });
+        done
     }
 
     /// Replaces names everywhere in a select but in `from`.
-    pub(crate) fn apply_to_select(&self, select: &mut Select) {
+    pub(crate) fn apply_to_select(&self, select: &mut Select, budget: &CopyBudget) -> Result<()> {
         for item in &mut select.projection {
             match item {
                 SelectItem::UnnamedExpr(expr) => match self.find(expr) {
                     Some(column) => {
+                        budget.copy(&column.expr, 1)?;
                         let alias = Ident::with_quote('"', &column.name);
                         let expr = nested(column.expr.clone());
                         *item = SelectItem::ExprWithAlias { expr, alias };
                     }
-                    None => self.apply(expr),
+                    None => self.apply(expr, budget)?,
                 },
-                SelectItem::ExprWithAlias { expr, .. } => self.apply(expr),
+                SelectItem::ExprWithAlias { expr, .. } => self.apply(expr, budget)?,
                 _ => {}
             }
         }
         for expr in [&mut select.selection, &mut select.having, &mut select.qualify] {
-            expr.iter_mut().for_each(|expr| self.apply(expr));
+            expr.iter_mut().try_for_each(|expr| self.apply(expr, budget))?;
         }
         if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-            keys.iter_mut().for_each(|key| self.apply(key));
+            keys.iter_mut().try_for_each(|key| self.apply(key, budget))?;
         }
         if let Some(Distinct::On(keys)) = &mut select.distinct {
-            keys.iter_mut().for_each(|key| self.apply(key));
+            keys.iter_mut().try_for_each(|key| self.apply(key, budget))?;
         }
         for window in &mut select.named_window {
             if let NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
-                self.apply_to_window(spec);
+                self.apply_to_window(spec, budget)?;
             }
         }
+        Ok(())
     }
 
-    fn apply_to_window(&self, spec: &mut WindowSpec) {
-        spec.partition_by.iter_mut().for_each(|key| self.apply(key));
-        spec.order_by.iter_mut().for_each(|key| self.apply(&mut key.expr));
+    fn apply_to_window(&self, spec: &mut WindowSpec, budget: &CopyBudget) -> Result<()> {
+        spec.partition_by.iter_mut().try_for_each(|key| self.apply(key, budget))?;
+        spec.order_by.iter_mut().try_for_each(|key| self.apply(&mut key.expr, budget))
     }
 
     /// Replaces names in the order of a query that returns the columns of `select`: a name of a
     /// result column stays.
-    pub(crate) fn apply_to_order(&self, order: &mut OrderBy, select: &Select) {
-        let OrderByKind::Expressions(keys) = &mut order.kind else { return };
+    pub(crate) fn apply_to_order(
+        &self,
+        order: &mut OrderBy,
+        select: &Select,
+        budget: &CopyBudget,
+    ) -> Result<()> {
+        let OrderByKind::Expressions(keys) = &mut order.kind else { return Ok(()) };
         for key in keys {
             let is_result = match &key.expr {
                 Expr::Identifier(name) => select.projection.iter().any(|item| {
@@ -106,37 +125,9 @@ impl ColumnSubstitution {
                 _ => false,
             };
             if !is_result {
-                self.apply(&mut key.expr);
+                self.apply(&mut key.expr, budget)?;
             }
         }
-    }
-}
-
-struct ColumnReplacer<'a> {
-    substitution: &'a ColumnSubstitution,
-    /// Number of nested queries around the expression.
-    depth: usize,
-}
-
-impl VisitorMut for ColumnReplacer<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Some(column) = self.substitution.find(expr)
-        {
-            *expr = nested(column.expr.clone());
-        }
-        ControlFlow::Continue(())
+        Ok(())
     }
 }

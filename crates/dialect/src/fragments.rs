@@ -1,8 +1,10 @@
 //! Parts of statements that rewrites build and read.
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, TableAliasColumnDef, Value,
+    ObjectName, Query, TableAliasColumnDef, Value, VisitMut, VisitorMut,
 };
 
 /// Text of a constant.
@@ -81,4 +83,34 @@ pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// Calls `visit` with each expression of a node, inner ones first, and the number of nested queries
+/// around it.
+pub(crate) fn visit_with_depth(node: &mut impl VisitMut, visit: impl FnMut(&mut Expr, usize)) {
+    let _ = node.visit(&mut DepthVisitor { visit, depth: 0 });
+}
+
+struct DepthVisitor<F> {
+    visit: F,
+    depth: usize,
+}
+
+impl<F: FnMut(&mut Expr, usize)> VisitorMut for DepthVisitor<F> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        (self.visit)(expr, self.depth);
+        ControlFlow::Continue(())
+    }
 }

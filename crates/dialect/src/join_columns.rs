@@ -13,6 +13,7 @@ use sqlparser::ast::{
 use weir_tables::{TABLES, VIEWS};
 
 use crate::column_substitution::{ColumnSubstitution, normal};
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{call, nested};
 
 /// A side of a join.
@@ -31,11 +32,12 @@ struct MergedColumn {
 }
 
 impl MergedColumn {
-    fn value(&self) -> Expr {
-        match self.parts.as_slice() {
+    fn value(&self, budget: &CopyBudget) -> Result<Expr> {
+        self.parts.iter().try_for_each(|part| budget.copy(part, 1))?;
+        Ok(match self.parts.as_slice() {
             [one] => one.clone(),
             parts => call("coalesce", parts.to_vec()),
-        }
+        })
     }
 }
 
@@ -51,43 +53,55 @@ struct JoinChain {
 ///
 /// # Errors
 /// `Plan`: the columns of a natural join are not known.
-pub(crate) fn merge(query: &mut Query) -> Result<()> {
+pub(crate) fn merge(query: &mut Query, budget: &CopyBudget) -> Result<()> {
     let with = query.with.clone();
-    let Some(substitution) = merge_body(&mut query.body, with.as_ref())? else { return Ok(()) };
-    if let (Some(order), SetExpr::Select(select)) = (&mut query.order_by, &*query.body) {
-        substitution.apply_to_order(order, select);
+    let known = KnownNames { with: with.as_ref(), budget };
+    let Some(substitution) = merge_body(&mut query.body, &known)? else { return Ok(()) };
+    match (&mut query.order_by, &*query.body) {
+        (Some(order), SetExpr::Select(select)) => {
+            substitution.apply_to_order(order, select, budget)
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Names of `with`, and what may be copied.
+struct KnownNames<'a> {
+    with: Option<&'a With>,
+    budget: &'a CopyBudget,
 }
 
 /// The substitution of a plain select.
-fn merge_body(body: &mut SetExpr, with: Option<&With>) -> Result<Option<ColumnSubstitution>> {
+fn merge_body(body: &mut SetExpr, known: &KnownNames<'_>) -> Result<Option<ColumnSubstitution>> {
     match body {
-        SetExpr::Select(select) => merge_select(select, with),
+        SetExpr::Select(select) => merge_select(select, known),
         SetExpr::SetOperation { left, right, .. } => {
-            merge_body(left, with)?;
-            merge_body(right, with)?;
+            merge_body(left, known)?;
+            merge_body(right, known)?;
             Ok(None)
         }
         _ => Ok(None),
     }
 }
 
-fn merge_select(select: &mut Select, with: Option<&With>) -> Result<Option<ColumnSubstitution>> {
+fn merge_select(select: &mut Select, known: &KnownNames<'_>) -> Result<Option<ColumnSubstitution>> {
     if !select.from.iter().any(has_outer_merge) {
-        return merge_repeated(select, with);
+        return merge_repeated(select, known);
     }
-    substitute(select, with).map(Some)
+    substitute(select, known).map(Some)
 }
 
 /// Merges a column of several inner or left joins, which is ambiguous to the engine.
-fn merge_repeated(select: &mut Select, with: Option<&With>) -> Result<Option<ColumnSubstitution>> {
+fn merge_repeated(
+    select: &mut Select,
+    known: &KnownNames<'_>,
+) -> Result<Option<ColumnSubstitution>> {
     if !select.from.iter().any(repeats_column) {
         return Ok(None);
     }
     // Tables whose columns are not known stay as they are.
     let mut merged = select.clone();
-    match substitute(&mut merged, with) {
+    match substitute(&mut merged, known) {
         Ok(substitution) => {
             *select = merged;
             Ok(Some(substitution))
@@ -120,18 +134,18 @@ fn constraint_of(operator: &JoinOperator) -> Option<&JoinConstraint> {
     }
 }
 
-fn substitute(select: &mut Select, with: Option<&With>) -> Result<ColumnSubstitution> {
+fn substitute(select: &mut Select, known: &KnownNames<'_>) -> Result<ColumnSubstitution> {
     let mut substitution = ColumnSubstitution::default();
     let mut chains = Vec::new();
     for from in &mut select.from {
-        let chain = merge_chain(from, with)?;
+        let chain = merge_chain(from, known)?;
         for column in &chain.merged {
-            substitution.add(None, &column.name, column.value());
+            substitution.add(None, &column.name, column.value(known.budget)?);
         }
         chains.push(chain);
     }
-    expand_wildcard(&mut select.projection, &chains);
-    substitution.apply_to_select(select);
+    expand_wildcard(&mut select.projection, &chains, known.budget)?;
+    substitution.apply_to_select(select, known.budget)?;
     Ok(substitution)
 }
 
@@ -147,11 +161,11 @@ fn has_outer_merge(from: &TableWithJoins) -> bool {
     })
 }
 
-fn merge_chain(from: &mut TableWithJoins, with: Option<&With>) -> Result<JoinChain> {
+fn merge_chain(from: &mut TableWithJoins, known: &KnownNames<'_>) -> Result<JoinChain> {
     let mut chain = JoinChain::default();
-    chain.sides.push(join_side(&from.relation, with)?);
+    chain.sides.push(join_side(&from.relation, known.with)?);
     for join in &mut from.joins {
-        let side = join_side(&join.relation, with)?;
+        let side = join_side(&join.relation, known.with)?;
         // The left side of an inner or left join has each value of a merged column.
         let is_left = constraint_of(&join.join_operator).is_some();
         let constraint = match &mut join.join_operator {
@@ -180,7 +194,7 @@ fn merge_chain(from: &mut TableWithJoins, with: Option<&With>) -> Result<JoinCha
                 continue;
             }
         };
-        *constraint = JoinConstraint::On(chain.merge(side, names, is_left)?);
+        *constraint = JoinConstraint::On(chain.merge(side, names, is_left, known.budget)?);
     }
     Ok(chain)
 }
@@ -216,7 +230,13 @@ impl JoinChain {
     }
 
     /// Merges these columns of all sides with those of a further side; returns the condition.
-    fn merge(&mut self, mut side: JoinSide, names: Vec<String>, is_left: bool) -> Result<Expr> {
+    fn merge(
+        &mut self,
+        mut side: JoinSide,
+        names: Vec<String>,
+        is_left: bool,
+        budget: &CopyBudget,
+    ) -> Result<Expr> {
         let mut condition = None;
         let mut merged = Vec::new();
         for name in names {
@@ -228,7 +248,7 @@ impl JoinChain {
                 side.table.clone(),
                 Ident::with_quote('"', &column.name),
             ]);
-            let left = column.value();
+            let left = column.value(budget)?;
             let equals = binary(left, BinaryOperator::Eq, right.clone());
             condition = Some(match condition {
                 Some(before) => binary(before, BinaryOperator::And, equals),
@@ -333,7 +353,11 @@ fn columns_of(body: &SetExpr) -> Option<Vec<String>> {
 }
 
 /// `*` as PostgreSQL has it: merged columns first, then the others of each side.
-fn expand_wildcard(projection: &mut Vec<SelectItem>, chains: &[JoinChain]) {
+fn expand_wildcard(
+    projection: &mut Vec<SelectItem>,
+    chains: &[JoinChain],
+    budget: &CopyBudget,
+) -> Result<()> {
     let mut new = Vec::with_capacity(projection.len());
     for item in projection.drain(..) {
         if !matches!(item, SelectItem::Wildcard(_)) {
@@ -341,14 +365,17 @@ fn expand_wildcard(projection: &mut Vec<SelectItem>, chains: &[JoinChain]) {
             continue;
         }
         for chain in chains {
-            new.extend(chain.merged.iter().map(|column| SelectItem::ExprWithAlias {
-                expr: column.value(),
-                alias: Ident::with_quote('"', &column.name),
-            }));
+            for column in &chain.merged {
+                new.push(SelectItem::ExprWithAlias {
+                    expr: column.value(budget)?,
+                    alias: Ident::with_quote('"', &column.name),
+                });
+            }
             new.extend(chain.sides.iter().filter_map(rest_of_side));
         }
     }
     *projection = new;
+    Ok(())
 }
 
 /// All columns of a side but the merged ones.

@@ -60,15 +60,7 @@ fn joined(function: &Function, item: Expr, [opening, closing]: [&str; 2]) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use crate::rewrite_statement;
-    use sqlparser::dialect::PostgreSqlDialect;
-    use sqlparser::parser::Parser;
-
-    fn rewritten(sql: &str) -> String {
-        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
-        rewrite_statement(&mut statements[0]).unwrap();
-        statements[0].to_string()
-    }
+    use crate::syntax::tests::rewritten;
 
     #[test]
     fn aggregates_keep_order_filter_and_window() {

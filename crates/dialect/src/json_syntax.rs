@@ -8,7 +8,9 @@ use sqlparser::ast::{
     Values,
 };
 
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{arguments, call, column_definition};
+use crate::refusal::Result;
 use crate::table_syntax::parse_query;
 
 /// Function that reads a text as a value of this type.
@@ -105,7 +107,10 @@ pub(crate) fn rewrite_function(name: &str, function: &Function) -> Option<Expr> 
 }
 
 /// A function of JSON in `from`: its rows, and the names that their columns have.
-pub(crate) fn rewrite_source(table: &mut TableFactor) {
+///
+/// # Errors
+/// Copies of the argument, within arguments of others, are too long.
+pub(crate) fn rewrite_source(table: &mut TableFactor, budget: &CopyBudget) -> Result<()> {
     let (name, args, alias) = match table {
         TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } => {
             (name, crate::fragments::plain_arguments(&args.args), alias)
@@ -113,11 +118,12 @@ pub(crate) fn rewrite_source(table: &mut TableFactor) {
         TableFactor::Function { name, args, alias, .. } => {
             (name, crate::fragments::plain_arguments(args), alias)
         }
-        _ => return,
+        _ => return Ok(()),
     };
     let name = name.to_string().to_lowercase();
-    let Some((end, reader)) = parts_of_name(&name) else { return };
-    let [value] = args.as_slice() else { return };
+    let Some((end, reader)) = parts_of_name(&name) else { return Ok(()) };
+    let [value] = args.as_slice() else { return Ok(()) };
+    budget.copy(value, usize::from(end.starts_with("_each")))?;
     let value = read(value, reader);
     let columns = match end {
         "_array_elements" => vec![("value", read(&rows("json_items", &value), reader))],
@@ -130,7 +136,7 @@ pub(crate) fn rewrite_source(table: &mut TableFactor) {
         "_each_text" => {
             vec![("key", rows("json_keys", &value)), ("value", rows("json_value_texts", &value))]
         }
-        _ => return,
+        _ => return Ok(()),
     };
     let mut alias = alias.take().unwrap_or_else(|| TableAlias {
         explicit: true,
@@ -146,7 +152,7 @@ pub(crate) fn rewrite_source(table: &mut TableFactor) {
             .map(|(name, _)| if name.is_empty() { own.clone() } else { (*name).to_owned() });
         alias.columns = names.map(column_definition).collect();
     }
-    let Ok(mut subquery) = parse_query("select 1") else { return };
+    let mut subquery = parse_query("select 1")?;
     if let SetExpr::Select(select) = &mut *subquery.body {
         let items = columns.into_iter().enumerate().map(|(at, (_, expr))| {
             SelectItem::ExprWithAlias { expr, alias: Ident::new(format!("column_{at}")) }
@@ -154,6 +160,7 @@ pub(crate) fn rewrite_source(table: &mut TableFactor) {
         select.projection = items.collect();
     }
     *table = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+    Ok(())
 }
 
 /// Gives all rows of a list of values the type of the first one with such a type.

@@ -1,13 +1,14 @@
 //! `cross join lateral (select x * 2 as y)`: a subquery without `from` only names expressions, which
 //! replace its columns.
 
-use crate::refusal::Result;
+use crate::refusal::{Result, SyntaxRefusal};
 use sqlparser::ast::{
     Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value,
 };
 
 use crate::column_substitution::{ColumnSubstitution, normal};
+use crate::copy_budget::CopyBudget;
 use crate::fragments::nested;
 
 /// Names and expressions of a lateral subquery.
@@ -17,16 +18,15 @@ struct NamedExpressions {
 }
 
 /// Replaces the columns of lateral subqueries without `from`.
-pub(crate) fn inline(query: &mut Query) -> Result<()> {
+pub(crate) fn inline(query: &mut Query, budget: &CopyBudget) -> Result<()> {
     let SetExpr::Select(select) = &mut *query.body else { return Ok(()) };
-    let mut substitution = ColumnSubstitution::default();
-    let mut added = Vec::new();
+    let mut names = LateralNames::default();
     for from in &mut select.from {
         from.joins.retain(|join| {
             let named = is_unconditional(&join.join_operator)
                 .then(|| named_expressions(&join.relation))
                 .flatten();
-            take(named, &mut substitution, &mut added)
+            names.keeps(named, budget)
         });
     }
     if select.from.len() > 1 {
@@ -34,35 +34,47 @@ pub(crate) fn inline(query: &mut Query) -> Result<()> {
         select.from.retain(|from| {
             let may_go = !std::mem::take(&mut is_first) && from.joins.is_empty();
             let named = may_go.then(|| named_expressions(&from.relation)).flatten();
-            take(named, &mut substitution, &mut added)
+            names.keeps(named, budget)
         });
     }
-    if substitution.is_empty() {
+    if let Some(refusal) = names.refusal {
+        return Err(refusal);
+    }
+    if names.substitution.is_empty() {
         return Ok(());
     }
-    expand_wildcards(&mut select.projection, &added);
-    substitution.apply_to_select(select);
-    if let Some(order) = &mut query.order_by {
-        substitution.apply_to_order(order, select);
+    expand_wildcards(&mut select.projection, &names.added, budget)?;
+    names.substitution.apply_to_select(select, budget)?;
+    match &mut query.order_by {
+        Some(order) => names.substitution.apply_to_order(order, select, budget),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Adds the columns to the substitution; returns whether the source of rows stays.
-fn take(
-    named: Option<NamedExpressions>,
-    substitution: &mut ColumnSubstitution,
-    added: &mut Vec<NamedExpressions>,
-) -> bool {
-    let Some(mut named) = named else { return true };
-    for (name, expr) in &mut named.columns {
-        substitution.apply(expr);
-        let column = nested(expr.clone());
-        substitution.add(Some(normal(&named.table)), &normal(name), column.clone());
-        substitution.add(None, &normal(name), column);
+/// Columns of the lateral subqueries so far.
+#[derive(Default)]
+struct LateralNames {
+    substitution: ColumnSubstitution,
+    added: Vec<NamedExpressions>,
+    refusal: Option<SyntaxRefusal>,
+}
+
+impl LateralNames {
+    /// Adds the columns of a subquery; returns whether the source of rows stays.
+    fn keeps(&mut self, named: Option<NamedExpressions>, budget: &CopyBudget) -> bool {
+        let Some(mut named) = named.filter(|_| self.refusal.is_none()) else { return true };
+        for (name, expr) in &mut named.columns {
+            if let Err(refusal) = self.substitution.apply(expr, budget) {
+                self.refusal = Some(refusal);
+                return true;
+            }
+            let column = nested(expr.clone());
+            self.substitution.add(Some(normal(&named.table)), &normal(name), column.clone());
+            self.substitution.add(None, &normal(name), column);
+        }
+        self.added.push(named);
+        false
     }
-    added.push(named);
-    false
 }
 
 fn is_unconditional(operator: &JoinOperator) -> bool {
@@ -149,7 +161,11 @@ pub(crate) fn may_aggregate(expr: &Expr) -> bool {
 }
 
 /// `*` has the columns too, and so has `l.*`.
-fn expand_wildcards(projection: &mut Vec<SelectItem>, added: &[NamedExpressions]) {
+fn expand_wildcards(
+    projection: &mut Vec<SelectItem>,
+    added: &[NamedExpressions],
+    budget: &CopyBudget,
+) -> Result<()> {
     let mut new = Vec::with_capacity(projection.len());
     for item in projection.drain(..) {
         let of_table = match &item {
@@ -161,19 +177,26 @@ fn expand_wildcards(projection: &mut Vec<SelectItem>, added: &[NamedExpressions]
         };
         let is_all = matches!(item, SelectItem::Wildcard(_));
         match of_table {
-            Some(named) => push_columns(&mut new, named),
+            Some(named) => push_columns(&mut new, named, budget)?,
             None => new.push(item),
         }
         if is_all {
-            added.iter().for_each(|named| push_columns(&mut new, named));
+            added.iter().try_for_each(|named| push_columns(&mut new, named, budget))?;
         }
     }
     *projection = new;
+    Ok(())
 }
 
-fn push_columns(projection: &mut Vec<SelectItem>, named: &NamedExpressions) {
-    projection.extend(named.columns.iter().map(|(alias, expr)| SelectItem::ExprWithAlias {
-        expr: nested(expr.clone()),
-        alias: alias.clone(),
-    }));
+fn push_columns(
+    projection: &mut Vec<SelectItem>,
+    named: &NamedExpressions,
+    budget: &CopyBudget,
+) -> Result<()> {
+    for (alias, expr) in &named.columns {
+        budget.copy(expr, 1)?;
+        projection
+            .push(SelectItem::ExprWithAlias { expr: nested(expr.clone()), alias: alias.clone() });
+    }
+    Ok(())
 }

@@ -4,10 +4,10 @@
 //! the value, and its NULLs.
 
 use sqlparser::ast::{Expr, Query, SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut};
-use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
 use crate::fragments::nested;
+use crate::postgres_syntax::PostgresSyntax;
 
 /// Name of the value in the template, and of the subquery's column.
 const VALUE: &str = "searched_for";
@@ -30,7 +30,7 @@ pub(crate) fn as_value(value: &Expr, subquery: &Query, negated: bool) -> Option<
     if selects > 1 || text.len() + query.len() > COPIED_BYTES_MAX {
         return None;
     }
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(TEMPLATE).ok()?;
+    let mut parser = Parser::new(&PostgresSyntax).try_with_sql(TEMPLATE).ok()?;
     let mut test = parser.parse_expr().ok()?;
     let _ = test.visit(&mut TemplateFiller { value, subquery });
     let test = nested(test);

@@ -45,7 +45,8 @@ fn binary(left: Expr, op: &BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }
 }
 
-fn cast(value: &Expr, data_type: DataType) -> Expr {
+/// A value as one of another type.
+pub(crate) fn cast(value: &Expr, data_type: DataType) -> Expr {
     let expr = Box::new(value.clone());
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }

@@ -8,9 +8,9 @@
 //! for a body that contains `ECONNREFUSED` or `dial tcp `.
 
 use sqlparser::ast::{BinaryOperator, Expr, Value};
-use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
+use crate::postgres_syntax::PostgresSyntax;
 use crate::statement_size::check_condition;
 
 /// Bytes of the shortest word: shorter ones are in most texts.
@@ -20,7 +20,7 @@ const SHORTEST: usize = 4;
 /// can be true for any text.
 pub fn required_words(condition: &str, column: &str) -> Option<Vec<String>> {
     check_condition(condition).ok()?;
-    let mut parser = Parser::new(&GenericDialect {}).try_with_sql(condition).ok()?;
+    let mut parser = Parser::new(&PostgresSyntax).try_with_sql(condition).ok()?;
     words(&parser.parse_expr().ok()?, column)
 }
 

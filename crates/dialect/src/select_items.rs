@@ -15,14 +15,24 @@ use sqlparser::ast::{
 };
 
 use crate::column_substitution::normal;
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{call, number};
 use crate::join_columns::columns_of_source;
 use crate::lateral_columns::may_aggregate;
 use crate::refusal::{Result, refuse};
 use crate::table_syntax::parse_query;
 
+/// Columns of a result, as in PostgreSQL; the engine plans hundreds of thousands for minutes.
+pub(crate) const COLUMNS_MAX: usize = 1664;
+
 /// Refuses `select 'a' 'b'`, whose second text would be the name of the first, and rows as values.
 pub(crate) fn check_items(select: &Select) -> Result<()> {
+    if select.projection.len() > COLUMNS_MAX {
+        return refuse!(
+            "a select list has {} columns, the limit is {COLUMNS_MAX}: join several queries by a key",
+            select.projection.len()
+        );
+    }
     for item in &select.projection {
         if let SelectItem::ExprWithAlias { expr: Expr::Tuple(_), .. }
         | SelectItem::UnnamedExpr(Expr::Tuple(_)) = item
@@ -269,10 +279,12 @@ pub(crate) fn order_by_place(query: &mut Query) {
 
 /// Replaces places in the order of an aggregated query by the items there: of an item without a name
 /// that computes with aggregates or groups, the engine does not find the place.
-pub(crate) fn order_by_item(query: &mut Query) {
-    let SetExpr::Select(select) = &*query.body else { return };
-    let Some(order) = query.order_by.as_mut().filter(|_| select.distinct.is_none()) else { return };
-    let OrderByKind::Expressions(keys) = &mut order.kind else { return };
+pub(crate) fn order_by_item(query: &mut Query, budget: &CopyBudget) -> Result<()> {
+    let SetExpr::Select(select) = &*query.body else { return Ok(()) };
+    let Some(order) = query.order_by.as_mut().filter(|_| select.distinct.is_none()) else {
+        return Ok(());
+    };
+    let OrderByKind::Expressions(keys) = &mut order.kind else { return Ok(()) };
     let is_grouped = match &select.group_by {
         GroupByExpr::Expressions(groups, _) => {
             !groups.is_empty() && !groups.iter().any(is_grouping_set)
@@ -286,17 +298,19 @@ pub(crate) fn order_by_item(query: &mut Query) {
         _ => false,
     };
     if !is_grouped && !select.projection.iter().any(aggregates) {
-        return;
+        return Ok(());
     }
     for key in keys {
         let Some(place) = place_of(&key.expr) else { continue };
         match select.projection.get(place) {
             Some(SelectItem::UnnamedExpr(item)) if !is_kept_by_name(item) => {
+                budget.copy(item, 1)?;
                 key.expr = item.clone();
             }
             _ => {}
         }
     }
+    Ok(())
 }
 
 /// The index of the item that a place in `order by` means.

@@ -11,9 +11,13 @@ use sqlparser::ast::{
     SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{arguments, call, nested};
 use crate::membership;
 use crate::table_syntax::parse_query;
+
+/// Columns of rows that are compared with `<`, each within the comparison of the one before.
+const ORDERED_COLUMNS_MAX: usize = 64;
 
 /// Name of the compared column of a subquery.
 const COMPARED: &str = "compared_value";
@@ -43,7 +47,7 @@ fn take_only_value(query: &mut Query) {
 }
 
 /// Rewrites one expression.
-pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
+pub(crate) fn rewrite(expr: &mut Expr, budget: &CopyBudget) -> Result<()> {
     match expr {
         Expr::Subquery(query) => take_only_value(query),
         Expr::AnyOp { left, compare_op, right, .. } => {
@@ -92,6 +96,7 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
         }
         Expr::InList { expr: left, list, negated } => {
             if let Some(left) = row(left) {
+                left.iter().try_for_each(|column| budget.copy(column, list.len()))?;
                 *expr = row_in_list(&left, list, *negated)?;
             }
         }
@@ -107,9 +112,8 @@ pub(crate) fn rewrite(expr: &mut Expr) -> Result<()> {
 
 /// Whether a test holds for each column.
 fn each(columns: Vec<Expr>, test: fn(Box<Expr>) -> Expr) -> Expr {
-    let mut tests = columns.into_iter().map(|column| nested(test(Box::new(column))));
-    let first = tests.next().unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
-    nested(tests.fold(first, |sum, next| binary(sum, BinaryOperator::And, next)))
+    let tests = columns.into_iter().map(|column| nested(test(Box::new(column))));
+    nested(all_of(tests.collect()))
 }
 
 /// Whether each pair of columns is the same, or NULL on both sides.
@@ -120,8 +124,29 @@ fn same_rows(left: &[Expr], right: &[Expr]) -> Result<Expr> {
     let pairs = left.iter().zip(right).map(|(left, right)| {
         nested(Expr::IsNotDistinctFrom(Box::new(left.clone()), Box::new(right.clone())))
     });
-    let all = pairs.reduce(|sum, next| binary(sum, BinaryOperator::And, next));
-    Ok(all.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())))
+    Ok(all_of(pairs.collect()))
+}
+
+fn all_of(tests: Vec<Expr>) -> Expr {
+    let all = combined(tests, &BinaryOperator::And);
+    all.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()))
+}
+
+/// The tests joined by an operator, as a tree that is as flat as possible: thousands in a chain would
+/// overflow the stack.
+fn combined(mut tests: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
+    while tests.len() > 1 {
+        let mut pairs = Vec::with_capacity(tests.len().div_ceil(2));
+        let mut rest = tests.into_iter();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => binary(left, op.clone(), right),
+                None => left,
+            });
+        }
+        tests = pairs;
+    }
+    tests.pop()
 }
 
 fn subquery(expr: &Expr) -> Option<&Query> {
@@ -199,6 +224,13 @@ fn compare_rows(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Ex
     }
     let pairs: Vec<_> = left.iter().zip(right).collect();
     let is_ordered = !matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq);
+    if is_ordered && left.len() > ORDERED_COLUMNS_MAX {
+        return refuse!(
+            "rows of {} columns are compared with `{op}`, the limit is {ORDERED_COLUMNS_MAX}: compare \
+             the columns that decide",
+            left.len()
+        );
+    }
     if is_ordered && left.iter().chain(right).any(holds_row) {
         return refuse!("rows within rows cannot be compared with `{op}`");
     }
@@ -221,10 +253,10 @@ fn holds_row(column: &Expr) -> bool {
 }
 
 fn joined(pairs: &[(&Expr, &Expr)], op: BinaryOperator, by: BinaryOperator) -> Expr {
-    let mut all =
+    let all =
         pairs.iter().map(|(left, right)| binary((*left).clone(), op.clone(), (*right).clone()));
-    let first = all.next().unwrap_or_else(|| Expr::Value(Value::Null.into()));
-    nested(all.fold(first, |sum, next| binary(sum, by.clone(), next)))
+    let all = combined(all.collect(), &by);
+    nested(all.unwrap_or_else(|| Expr::Value(Value::Null.into())))
 }
 
 /// First difference decides: `a < c or (a = c and b < d)`.
@@ -254,9 +286,8 @@ fn row_in_list(left: &[Expr], list: &[Expr], negated: bool) -> Result<Expr> {
         Some(right) => compare_rows(left, &BinaryOperator::Eq, &right),
         None => refuse!("a list that a row is searched in has to consist of rows"),
     });
-    let mut rows = rows.collect::<Result<Vec<_>>>()?.into_iter();
-    let first = rows.next().unwrap_or_else(|| Expr::Value(Value::Boolean(false).into()));
-    let any = nested(rows.fold(first, |sum, next| binary(sum, BinaryOperator::Or, next)));
+    let any = combined(rows.collect::<Result<Vec<_>>>()?, &BinaryOperator::Or);
+    let any = nested(any.unwrap_or_else(|| Expr::Value(Value::Boolean(false).into())));
     Ok(if negated { not(any) } else { any })
 }
 

@@ -2,76 +2,98 @@
 
 use std::ops::ControlFlow;
 
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{arguments, call, literal, nested, number, text};
 use crate::known_wrong::refuse_syntax;
+use crate::postgres_syntax::BETWEEN_SYMMETRIC;
 use crate::refusal::{Result, SyntaxRefusal, refuse};
 use crate::regex::{rust_regex, similar_regex};
+use crate::whole_rows::{CatalogColumns, KnownRelations};
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Query, Select, Statement, TableFactor, UnaryOperator, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Query, Select, Statement, TableFactor, TimezoneInfo,
+    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
-use sqlparser::dialect::GenericDialect;
-use sqlparser::parser::Parser;
 
 use crate::{
-    array_query, array_syntax, cast_syntax, constant_syntax, function_depth, join_columns,
-    json_building, json_syntax, lateral_columns, operator_syntax, select_items, set_operations,
-    subquery_syntax, table_syntax, time_syntax, type_names, whole_rows, window_names,
+    array_query, array_syntax, bytes_syntax, cast_syntax, constant_syntax, function_depth,
+    join_columns, json_building, json_syntax, lateral_columns, operator_syntax, select_items,
+    set_operations, subquery_syntax, sum_quotients, table_syntax, time_syntax, type_names,
+    window_names,
 };
 
 /// Rewrites a statement to one that means the same to the engine.
 ///
 /// # Errors
 /// The statement has a shape that the engine would answer wrongly.
-pub fn rewrite_statement(statement: &mut Statement) -> std::result::Result<(), SyntaxRefusal> {
+pub fn rewrite_statement(
+    statement: &mut Statement,
+    catalog: CatalogColumns<'_>,
+) -> std::result::Result<(), SyntaxRefusal> {
     refuse_syntax(statement)?;
-    match statement.visit(&mut SyntaxRewriter) {
+    let mut rewriter = SyntaxRewriter::new(catalog);
+    rewriter.reads_tables_only = sum_quotients::reads_tables_only(statement);
+    match VisitMut::visit(statement, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-/// Rewrites a condition on a row; one that cannot be read stays as it is.
+/// Rewrites a condition on a row.
 ///
 /// # Errors
 /// The condition has a shape that the engine would answer wrongly.
-pub fn rewrite_condition(sql: &str) -> std::result::Result<String, SyntaxRefusal> {
-    let parsed = Parser::new(&GenericDialect {})
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr());
-    let Ok(mut expr) = parsed else { return Ok(sql.to_owned()) };
-    let before = expr.to_string();
-    if let ControlFlow::Break(refusal) = expr.visit(&mut SyntaxRewriter) {
-        return Err(refusal);
+pub fn rewrite_condition(condition: &mut Expr) -> std::result::Result<(), SyntaxRefusal> {
+    match condition.visit(&mut SyntaxRewriter::new(&|_| None)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(refusal) => Err(refusal),
     }
-    let after = expr.to_string();
-    Ok(if before == after { sql.to_owned() } else { after })
 }
 
-struct SyntaxRewriter;
+struct SyntaxRewriter<'a> {
+    relations: KnownRelations<'a>,
+    budget: CopyBudget,
+    reads_tables_only: bool,
+}
 
-impl VisitorMut for SyntaxRewriter {
+impl<'a> SyntaxRewriter<'a> {
+    fn new(catalog: CatalogColumns<'a>) -> Self {
+        Self {
+            relations: KnownRelations::new(catalog),
+            budget: CopyBudget::default(),
+            reads_tables_only: false,
+        }
+    }
+}
+
+impl VisitorMut for SyntaxRewriter<'_> {
     type Break = SyntaxRefusal;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SyntaxRefusal> {
         let done = table_syntax::fetch_to_limit(query)
             .and_then(|()| set_operations::count_duplicates(&mut query.body))
-            .and_then(|()| lateral_columns::inline(query))
-            .and_then(|()| join_columns::merge(query))
+            .and_then(|()| lateral_columns::inline(query, &self.budget))
+            .and_then(|()| join_columns::merge(query, &self.budget))
             .and_then(|()| select_items::check_order(query));
         select_items::order_by_place(query);
         let done = done.and_then(|()| select_items::order_grouped_rows(query));
         table_syntax::read_quoted_counts(query);
-        whole_rows::spell_out(query);
+        let done = done.and_then(|()| self.relations.enter(query, &self.budget));
         json_syntax::rewrite_values(&mut query.body);
-        select_items::order_by_item(query);
-        flow(done)
+        flow(done.and_then(|()| select_items::order_by_item(query, &self.budget)))
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SyntaxRefusal> {
+        self.relations.leave(query);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
         subquery_syntax::rewrite_projection(&mut select.projection);
-        flow(select_items::check_items(select).and_then(|()| window_names::expand(select)))
+        flow(
+            select_items::check_items(select)
+                .and_then(|()| window_names::expand(select, &self.budget)),
+        )
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
@@ -81,17 +103,21 @@ impl VisitorMut for SyntaxRewriter {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SyntaxRefusal> {
-        table_syntax::rewrite(table);
-        ControlFlow::Continue(())
+        flow(table_syntax::rewrite(table, &self.budget))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
-        flow(subquery_syntax::rewrite(expr))
+        flow(subquery_syntax::rewrite(expr, &self.budget))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
+        if let Expr::BinaryOp { left, op: BinaryOperator::Divide, right } = expr
+            && self.reads_tables_only
+        {
+            sum_quotients::rename(left, right);
+        }
         let was_function = matches!(expr, Expr::Function(_));
-        let done = rewrite_expr(expr);
+        let done = rewrite_expr(expr, &self.budget);
         let is_new = !was_function && matches!(expr, Expr::Function(_));
         flow(if is_new { done.and_then(|()| function_depth::check(expr)) } else { done })
     }
@@ -104,7 +130,7 @@ fn flow(done: Result<()>) -> ControlFlow<SyntaxRefusal> {
     }
 }
 
-fn rewrite_expr(expr: &mut Expr) -> Result<()> {
+fn rewrite_expr(expr: &mut Expr, budget: &CopyBudget) -> Result<()> {
     match expr {
         Expr::SimilarTo { negated, expr: text, pattern, escape_char } => {
             let op = if *negated {
@@ -160,7 +186,7 @@ fn rewrite_expr(expr: &mut Expr) -> Result<()> {
             return refuse!("bit strings and hexadecimal numbers are not supported: {value}");
         }
         Expr::Function(function) => {
-            rewrite_function(function)?.into_iter().for_each(|new| *expr = new)
+            rewrite_function(function, budget)?.into_iter().for_each(|new| *expr = new)
         }
         _ => {}
     }
@@ -184,6 +210,7 @@ fn rewrite_unary(op: UnaryOperator, value: &Expr) -> Option<Expr> {
             let (left, right) = (Box::new(number(-1)), Box::new(value.clone()));
             nested(Expr::BinaryOp { left, op: BinaryOperator::Minus, right })
         }
+        UnaryOperator::PGAbs => call("abs", vec![value.clone()]),
         UnaryOperator::PGSquareRoot => call("sqrt", vec![value.clone()]),
         UnaryOperator::PGCubeRoot => call("cbrt", vec![value.clone()]),
         _ => return None,
@@ -300,7 +327,7 @@ const NAMES: [(&str, &str); 7] = [
 /// Arguments of `make_interval` by name.
 const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
 
-fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
+fn rewrite_function(function: &mut Function, budget: &CopyBudget) -> Result<Option<Expr>> {
     let [part] = function.name.0.as_slice() else { return Ok(None) };
     let Some(name) = part.as_ident().map(|ident| ident.value.to_lowercase()) else {
         return Ok(None);
@@ -318,7 +345,7 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
     if let FunctionArguments::Subquery(query) = &function.args
         && name == "array"
     {
-        return array_query::array_of_query(query).map(Some);
+        return array_query::array_of_query(query, budget).map(Some);
     }
     if let Some(sorted) = array_syntax::distinct_in_order(function)? {
         return Ok(Some(sorted));
@@ -328,7 +355,8 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
         return Ok(None);
     }
     let json = json_building::rewrite(&name, function);
-    if let Some(new) = json.or_else(|| json_syntax::rewrite_function(&name, function)) {
+    let json = json.or_else(|| json_syntax::rewrite_function(&name, function));
+    if let Some(new) = json.or_else(|| bytes_syntax::rewrite_function(&name, &arguments_here)) {
         return Ok(Some(new));
     }
     if ["concat", "concat_ws", "format"].contains(&name.as_str()) {
@@ -340,8 +368,15 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
         ("pg_typeof", [value]) => type_names::type_of(value)?,
         ("date_trunc", args) => time_syntax::date_trunc(args),
         ("regexp_substr", [value, pattern]) => Some(first_match(value, pattern)?),
+        (BETWEEN_SYMMETRIC, [value, low, high]) => {
+            Some(between_symmetric(value, low, high, budget)?)
+        }
         ("age", [time]) => Some(call("age", vec![call("current_date", Vec::new()), time.clone()])),
         ("localtimestamp", _) => Some(call("local_time", vec![call("now", Vec::new())])),
+        ("localtime", _) => {
+            let now = call("local_time", vec![call("now", Vec::new())]);
+            Some(operator_syntax::cast(&now, DataType::Time(None, TimezoneInfo::None)))
+        }
         ("round", [value]) if is_float(value) => Some(call("round_half_even", vec![value.clone()])),
         ("mod", [value, by]) => {
             let (left, right) = (Box::new(value.clone()), Box::new(by.clone()));
@@ -352,12 +387,41 @@ fn rewrite_function(function: &mut Function) -> Result<Option<Expr>> {
             let name = if is_constant { "constant_to_char" } else { "value_to_char" };
             Some(call(name, arguments(function)))
         }
-        ("regexp_split_to_table", args) if args.len() == 2 => {
-            Some(call("unnest", vec![call("regexp_split_to_array", args.to_vec())]))
-        }
         ("make_interval", _) => Some(interval_call(function)?),
-        _ => None,
+        (name, args) => match (table_syntax::array_of_rows(name), count_type(name)) {
+            (Some(array), _) => Some(call("unnest", vec![call(array, args.to_vec())])),
+            (None, kind) => {
+                kind.map(|kind| operator_syntax::cast(&Expr::Function(function.clone()), kind))
+            }
+        },
     })
+}
+
+/// Type of functions in which the engine counts by numbers without a sign, which clients would get as
+/// `numeric`.
+fn count_type(function: &str) -> Option<DataType> {
+    match function {
+        "array_ndims" | "array_position" | "cardinality" => Some(DataType::Int(None)),
+        "array_positions" => {
+            let item = Box::new(DataType::Int(None));
+            Some(DataType::Array(ArrayElemTypeDef::SquareBracket(item, None)))
+        }
+        _ => None,
+    }
+}
+
+/// Between two bounds in either order; the value and the bounds are copied, since `least` and
+/// `greatest` leave out NULL.
+fn between_symmetric(value: &Expr, low: &Expr, high: &Expr, budget: &CopyBudget) -> Result<Expr> {
+    for copied in [value, low, high] {
+        budget.copy(copied, 1)?;
+    }
+    let between = |low: &Expr, high: &Expr| {
+        let (low, high) = (Box::new(low.clone()), Box::new(high.clone()));
+        nested(Expr::Between { expr: Box::new(value.clone()), negated: false, low, high })
+    };
+    let (left, right) = (Box::new(between(low, high)), Box::new(between(high, low)));
+    Ok(nested(Expr::BinaryOp { left, op: BinaryOperator::Or, right }))
 }
 
 /// Text of the first match of a constant pattern.
@@ -466,19 +530,28 @@ fn is_text(expr: &Expr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod tests {
+    use sqlparser::parser::Parser;
 
-    fn rewritten(sql: &str) -> String {
-        let mut statements = Parser::parse_sql(&GenericDialect {}, sql).unwrap();
-        match rewrite_statement(&mut statements[0]) {
+    use super::*;
+    use crate::postgres_syntax::PostgresSyntax;
+
+    /// A statement after its rewrite, or why it is refused.
+    pub(crate) fn rewritten(sql: &str) -> String {
+        let mut statements = Parser::parse_sql(&PostgresSyntax, sql).expect("SQL of a test");
+        match rewrite_statement(&mut statements[0], &|_| None) {
             Ok(()) => statements[0].to_string(),
             Err(refusal) => refusal.to_string(),
         }
     }
 
     fn condition(sql: &str) -> String {
-        rewrite_condition(sql).unwrap_or_else(|refusal| refusal.to_string())
+        let parser = Parser::new(&PostgresSyntax).try_with_sql(sql);
+        let mut expr = parser.and_then(|mut parser| parser.parse_expr()).expect("SQL of a test");
+        match rewrite_condition(&mut expr) {
+            Ok(()) => expr.to_string(),
+            Err(refusal) => refusal.to_string(),
+        }
     }
 
     /// Also apache/datafusion#22263, #19076 and #13291.

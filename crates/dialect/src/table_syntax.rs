@@ -4,17 +4,16 @@ use crate::refusal::{Result, refuse};
 use sqlparser::ast::{
     Expr, Ident, LimitClause, Query, TableAlias, TableAliasColumnDef, TableFactor,
 };
-use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
+use crate::copy_budget::CopyBudget;
 use crate::fragments::{call, literal, number, plain_arguments, text};
 use crate::json_syntax;
+use crate::postgres_syntax::PostgresSyntax;
 
 /// Parses a query that is built here.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<Query>> {
-    match Parser::new(&GenericDialect {})
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_query())
+    match Parser::new(&PostgresSyntax).try_with_sql(sql).and_then(|mut parser| parser.parse_query())
     {
         Ok(query) => Ok(query),
         Err(error) => refuse!("cannot rewrite this query: {error}"),
@@ -22,11 +21,16 @@ pub(crate) fn parse_query(sql: &str) -> Result<Box<Query>> {
 }
 
 /// Rewrites one source of rows.
-pub(crate) fn rewrite(table: &mut TableFactor) {
-    json_syntax::rewrite_source(table);
+///
+/// # Errors
+/// Its arguments are copied too often.
+pub(crate) fn rewrite(table: &mut TableFactor, budget: &CopyBudget) -> Result<()> {
+    json_syntax::rewrite_source(table, budget)?;
+    unnest_rows(table);
     match table {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality: true, .. } => {
-            let [array] = array_exprs.as_slice() else { return };
+            let [array] = array_exprs.as_slice() else { return Ok(()) };
+            budget.copy(array, 1)?;
             let alias = alias.clone().unwrap_or_else(|| TableAlias {
                 explicit: true,
                 name: Ident::new("unnest"),
@@ -48,6 +52,7 @@ pub(crate) fn rewrite(table: &mut TableFactor) {
             let name = name.to_string().to_lowercase();
             if *with_ordinality {
                 let array = call(&name, plain_arguments(&args.args));
+                budget.copy(&array, 1)?;
                 if let Some(new) = numbered(array, alias).filter(|_| name == "generate_series") {
                     *table = new;
                 }
@@ -60,6 +65,45 @@ pub(crate) fn rewrite(table: &mut TableFactor) {
         }
         _ => {}
     }
+    Ok(())
+}
+
+/// Function of the array whose items are the rows of this one; `None` for one that gives no rows.
+pub(crate) fn array_of_rows(function: &str) -> Option<&'static str> {
+    Some(match function {
+        "regexp_matches" => "regexp_all_matches",
+        "regexp_split_to_table" => "regexp_split_to_array",
+        "string_to_table" => "string_to_array",
+        _ => return None,
+    })
+}
+
+/// A function of rows as an array whose items are rows.
+fn unnest_rows(table: &mut TableFactor) {
+    let (name, arguments, alias, with_ordinality) = match table {
+        TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } => {
+            (name, plain_arguments(&args.args), alias, *with_ordinality)
+        }
+        TableFactor::Function { name, args, alias, .. } => {
+            (name, plain_arguments(args), alias, false)
+        }
+        _ => return,
+    };
+    let name = name.to_string().to_lowercase();
+    let Some(array) = array_of_rows(&name) else { return };
+    let alias = alias.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(name),
+        columns: Vec::new(),
+        at: None,
+    });
+    *table = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![call(array, arguments)],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality,
+    };
 }
 
 /// Names the column of a series like the series, so that `from generate_series(1, 3) g` has `g`.

@@ -102,6 +102,8 @@ fn number(values: &FieldValues, field: TimeField, is_bare: bool) -> Option<Strin
         TimeField::Century if values.year > 0 => ((values.year - 1) / 100 + 1, 2),
         _ => date_number(values.date?, field)?,
     };
+    let is_fraction = matches!(field, TimeField::Millisecond | TimeField::Microsecond);
+    let width = width + usize::from(value < 0 && !is_fraction);
     Some(if is_bare { value.to_string() } else { format!("{value:0width$}") })
 }
 

@@ -68,9 +68,22 @@ fn plain(mantissa: &str, exponent: i32) -> String {
     format!("{sign}{before}.{after}")
 }
 
+/// Places of a `numeric` without a scale, as the engine has it; a product of two has more.
+const FREE_PLACES: i8 = 10;
+/// Digits of a `numeric` without a precision.
+const FREE_DIGITS: u8 = 38;
+
+/// The text of a decimal; a `numeric` without a scale has the places that it needs.
+pub fn decimal_text(text: &str, precision: u8, scale: i8) -> &str {
+    if precision < FREE_DIGITS || scale < FREE_PLACES || !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.')
+}
+
 /// An element in the text of an array, in quotes where it could be read as something else.
 pub fn array_element_text(text: &str) -> String {
-    let has_special = text.contains(|next: char| "{},\"\\".contains(next) || next.is_whitespace());
+    let has_special = text.contains(|next: char| "{},\"\\ \t\n\r\x0b\x0c".contains(next));
     if !text.is_empty() && !has_special && !text.eq_ignore_ascii_case("null") {
         return text.to_owned();
     }
@@ -120,6 +133,19 @@ mod tests {
         assert_eq!(text.as_deref(), Some("1970-01-01 05:30:00+05:30"));
         let text = timestamp_text(-62_167_219_200_000_000, None);
         assert_eq!(text.as_deref(), Some("0001-01-01 00:00:00 BC"));
+    }
+
+    #[test]
+    fn decimals_without_a_scale_have_no_idle_places() {
+        for (text, scale, expected) in [
+            ("1.5000000000", 10, "1.5"),
+            ("100.0000000000", 10, "100"),
+            ("1.50", 2, "1.50"),
+            ("100", 0, "100"),
+        ] {
+            assert_eq!(decimal_text(text, 38, scale), expected);
+        }
+        assert_eq!(decimal_text("1.5000000000", 12, 10), "1.5000000000");
     }
 
     #[test]

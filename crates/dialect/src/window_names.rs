@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use crate::column_substitution::normal;
+use crate::copy_budget::CopyBudget;
 use crate::refusal::{Result, SyntaxRefusal, refuse};
 
 /// Most definitions that build on each other.
@@ -19,17 +20,17 @@ const CHAIN_MAX: usize = 16;
 const COPIED_BYTES_MAX: usize = 2_000;
 
 /// Writes out the windows that extend a named one.
-pub(crate) fn expand(select: &mut Select) -> Result<()> {
+pub(crate) fn expand(select: &mut Select, budget: &CopyBudget) -> Result<()> {
     let named = select.named_window.clone();
     for definition in &mut select.named_window {
         if let NamedWindowExpr::WindowSpec(spec) = &mut definition.1 {
-            complete(spec, &named)?;
+            complete(spec, &named, budget)?;
         }
     }
     if named.is_empty() {
         return Ok(());
     }
-    let mut expander = WindowExpander { named: &named, depth: 0 };
+    let mut expander = WindowExpander { named: &named, budget, depth: 0 };
     for item in &mut select.projection {
         if let ControlFlow::Break(refusal) = item.visit(&mut expander) {
             return Err(refusal);
@@ -39,7 +40,11 @@ pub(crate) fn expand(select: &mut Select) -> Result<()> {
 }
 
 /// Takes partitions and order over from the named window.
-fn complete(spec: &mut WindowSpec, named: &[NamedWindowDefinition]) -> Result<()> {
+fn complete(
+    spec: &mut WindowSpec,
+    named: &[NamedWindowDefinition],
+    budget: &CopyBudget,
+) -> Result<()> {
     for _ in 0..CHAIN_MAX {
         let Some(name) = spec.window_name.take() else { return Ok(()) };
         let found = named.iter().find(|definition| normal(&definition.0) == normal(&name));
@@ -51,9 +56,11 @@ fn complete(spec: &mut WindowSpec, named: &[NamedWindowDefinition]) -> Result<()
             }
             None => return refuse!("there is no window `{}`", name.value),
         };
-        if base.to_string().len() > COPIED_BYTES_MAX {
+        let bytes = base.to_string().len();
+        if bytes > COPIED_BYTES_MAX {
             return refuse!("the window `{}` is too long to be extended", name.value);
         }
+        budget.copy_bytes(bytes)?;
         if !spec.partition_by.is_empty() {
             return refuse!("a window cannot replace the partitions of `{}`", name.value);
         }
@@ -74,6 +81,7 @@ fn complete(spec: &mut WindowSpec, named: &[NamedWindowDefinition]) -> Result<()
 
 struct WindowExpander<'a> {
     named: &'a [NamedWindowDefinition],
+    budget: &'a CopyBudget,
     /// Number of nested queries around the expression.
     depth: usize,
 }
@@ -95,7 +103,7 @@ impl VisitorMut for WindowExpander<'_> {
         if self.depth == 0
             && let Expr::Function(function) = expr
             && let Some(WindowType::WindowSpec(spec)) = &mut function.over
-            && let Err(refusal) = complete(spec, self.named)
+            && let Err(refusal) = complete(spec, self.named, self.budget)
         {
             return ControlFlow::Break(refusal);
         }
