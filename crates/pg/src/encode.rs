@@ -11,6 +11,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field};
+use weir_dialect::array_element_text;
 use weir_tables::Micros;
 
 use crate::interval::IntervalStyle;
@@ -72,7 +73,7 @@ impl ColumnEncoder {
             ScalarType::Interval if matches!(column.data_type(), DataType::Duration(_)) => {
                 interval::of_differences(column)?
             }
-            ScalarType::Numeric => cast(column, &DataType::Utf8)?,
+            ScalarType::Numeric => numeric::texts(column)?,
             other => cast(column, &other.to_arrow())?,
         };
         Ok(Self { column, kind, items: None, style: IntervalStyle::default() })
@@ -224,18 +225,7 @@ impl ColumnEncoder {
             }
             let mut item = String::new();
             self.text(&mut item, row);
-            if is_plain(&item) {
-                out.push_str(&item);
-                continue;
-            }
-            out.push('"');
-            for letter in item.chars() {
-                if matches!(letter, '"' | '\\') {
-                    out.push('\\');
-                }
-                out.push(letter);
-            }
-            out.push('"');
+            out.push_str(&array_element_text(&item));
         }
         out.push('}');
     }
@@ -255,14 +245,6 @@ impl ColumnEncoder {
             self.push(out, row, Format::Binary);
         }
     }
-}
-
-/// Whether an array item needs no quotes.
-fn is_plain(item: &str) -> bool {
-    let mut bytes = item.bytes();
-    !item.is_empty()
-        && !item.eq_ignore_ascii_case("null")
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.:+-/".contains(&byte))
 }
 
 fn item_type(list: &DataType) -> DataType {

@@ -7,11 +7,28 @@
 //! 12345.6 has 3 digits: 1 2345 6000, weight 1, scale 1
 //! ```
 
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, StringArray};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType};
+use weir_dialect::decimal_text;
+
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 /// Limit of a weight or scale that is read, in groups and digits: no decimal of the engine has as
 /// many.
 const PLACES_MAX: u16 = 400;
+
+/// Texts of a column of decimals.
+pub(crate) fn texts(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let texts = cast(column, &DataType::Utf8)?;
+    let DataType::Decimal128(precision, scale) = *column.data_type() else { return Ok(texts) };
+    let texts = texts.as_string::<i32>().iter();
+    let texts = texts.map(|text| text.map(|text| decimal_text(text, precision, scale)));
+    Ok(Arc::new(texts.collect::<StringArray>()))
+}
 
 /// Appends a decimal number such as `-12345.6`.
 pub(crate) fn push(out: &mut Vec<u8>, text: &str) {

@@ -1,5 +1,6 @@
 //! Functions of arrays that the engine lacks, or whose NULLs and empty arrays differ.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -36,34 +37,16 @@ fn of_elements() -> Vec<RowFunction> {
             run: replace,
             takes_null: true,
         },
-        RowFunction {
-            name: "contains_all",
-            arity: 2..=2,
-            result: contained_type,
-            run: contains_all,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "shares_any",
-            arity: 2..=2,
-            result: |_| Ok(DataType::Boolean),
-            run: |args, _| Ok(Some(shared(args, true)?).into()),
-            takes_null: false,
-        },
-        RowFunction {
-            name: "round_elements",
-            arity: 1..=1,
-            result: array_type,
-            run: round_elements,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "trim_array",
-            arity: 2..=2,
-            result: array_type,
-            run: trim,
-            takes_null: false,
-        },
+        RowFunction::new("contains_all", 2..=2, contained_type, contains_all),
+        RowFunction::new(
+            "shares_any",
+            2..=2,
+            |_| Ok(DataType::Boolean),
+            |args, _| Ok(Some(shared(args, true)?).into()),
+        ),
+        RowFunction::new("round_elements", 1..=1, array_type, round_elements),
+        RowFunction::new("trim_array", 2..=2, array_type, trim),
+        RowFunction::new("array_order", 2..=2, |_| Ok(DataType::Int32), order),
         RowFunction {
             name: "equals_any",
             arity: 2..=2,
@@ -77,37 +60,18 @@ fn of_elements() -> Vec<RowFunction> {
 /// Functions of dimensions.
 fn of_bounds() -> Vec<RowFunction> {
     vec![
-        RowFunction {
-            name: "array_length",
-            arity: 1..=2,
-            result: |_| Ok(DataType::Int64),
-            run: length,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "array_upper",
-            arity: 2..=2,
-            result: |_| Ok(DataType::Int64),
-            run: length,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "array_lower",
-            arity: 2..=2,
-            result: |_| Ok(DataType::Int64),
-            run: |args, options| {
+        RowFunction::new("array_length", 1..=2, |_| Ok(DataType::Int64), length),
+        RowFunction::new("array_upper", 2..=2, |_| Ok(DataType::Int64), length),
+        RowFunction::new(
+            "array_lower",
+            2..=2,
+            |_| Ok(DataType::Int64),
+            |args, options| {
                 let length = length(args, options)?;
                 Ok(ScalarValue::Int64((!length.is_null()).then_some(1)))
             },
-            takes_null: false,
-        },
-        RowFunction {
-            name: "array_dims",
-            arity: 1..=1,
-            result: |_| Ok(DataType::Utf8),
-            run: dimensions,
-            takes_null: false,
-        },
+        ),
+        RowFunction::new("array_dims", 1..=1, |_| Ok(DataType::Utf8), dimensions),
     ]
 }
 
@@ -160,6 +124,42 @@ fn remove(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
 fn replace(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
     let [array, old, new] = args else { return exec_err!("array_replace takes three arguments") };
     rebuilt(array, |item| Some(if is_same(item, old) { new.clone() } else { item.clone() }))
+}
+
+/// -1, 0 or 1: whether an array is less than, equal to or greater than another.
+fn order(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let [one, other] = args else { return exec_err!("array_order takes two arrays") };
+    Ok(ScalarValue::Int32(Some(compare_arrays(one, other)? as i32)))
+}
+
+fn compare_arrays(one: &ScalarValue, other: &ScalarValue) -> Result<Ordering> {
+    let (left, right) = (elements(one)?, elements(other)?);
+    for (one, other) in left.iter().zip(&right) {
+        let order = match (one.is_null(), other.is_null()) {
+            (false, false) if items(one).is_some() => compare_arrays(one, other)?,
+            (false, false) => compare_elements(one, other)?,
+            // NULL is greater than all else.
+            (one, other) => one.cmp(&other),
+        };
+        if order != Ordering::Equal {
+            return Ok(order);
+        }
+    }
+    Ok(left.len().cmp(&right.len()))
+}
+
+fn compare_elements(one: &ScalarValue, other: &ScalarValue) -> Result<Ordering> {
+    let order = if one.data_type() == other.data_type() {
+        one.partial_cmp(other)
+    } else {
+        let is_number = one.data_type().is_numeric() && other.data_type().is_numeric();
+        let kind = if is_number { DataType::Float64 } else { DataType::Utf8 };
+        one.cast_to(&kind)?.partial_cmp(&other.cast_to(&kind)?)
+    };
+    match order {
+        Some(order) => Ok(order),
+        None => exec_err!("elements {one} and {other} of arrays have no order"),
+    }
 }
 
 /// Whether two elements are the same; two NULLs are.

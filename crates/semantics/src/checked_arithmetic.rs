@@ -5,7 +5,7 @@
 //! IEEE 754, in which an infinite ratio is larger than any threshold.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, Datum, Float64Array};
 use arrow_schema::{ArrowError, DataType};
 use datafusion::arrow::compute::kernels::numeric;
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::logical_expr_common::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::decimal_arithmetic;
 use crate::rewrite_parts::{call, cast, is_decimal, type_of};
 
 /// All functions.
@@ -35,11 +36,13 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
 /// Most checked operators that are arguments of each other: the engine needs the name of each at each.
 const DEPTH_MAX: usize = 64;
 
-const OPERATORS: [(Operator, &str); 4] = [
+const OPERATORS: [(Operator, &str); 5] = [
     (Operator::Plus, "checked_add"),
     (Operator::Minus, "checked_subtract"),
     (Operator::Multiply, "checked_multiply"),
     (Operator::Divide, "checked_divide"),
+    // Of decimals only: the engine takes any `x % 1` for 0.
+    (Operator::Modulo, "decimal_remainder"),
 ];
 
 /// Function that fails for results without a value.
@@ -71,7 +74,9 @@ pub(crate) fn rewrite_operator(
     let is_quotient = binary.op == Operator::Divide && (is_decimal(&left) || is_decimal(&right));
     let is_checked = match &kind {
         _ if is_quotient => true,
+        kind if binary.op == Operator::Modulo => is_decimal(kind),
         kind if kind.is_integer() => binary.op != Operator::Divide,
+        DataType::Decimal128(..) => true,
         kind if kind.is_floating() => options.execution.enable_ansi_mode,
         _ => false,
     };
@@ -88,6 +93,9 @@ pub(crate) fn rewrite_operator(
         // The engine cuts quotients of decimals to four more digits.
         let floats = [one, other].map(|side| cast(side, DataType::Float64));
         return Ok(Some(call(name, floats.to_vec())));
+    }
+    if binary.op == Operator::Modulo {
+        return Ok(Some(call(name, vec![one, other])));
     }
     // A `real` and an integer have a `double precision`.
     if left == DataType::Float32 && right.is_integer() {
@@ -151,8 +159,15 @@ fn has_checked(expr: &Expr) -> bool {
     expr.exists(is_checked).unwrap_or(true)
 }
 
+/// Type of a result; products of decimals keep room for whole digits.
 fn result_type(left: &DataType, op: Operator, right: &DataType) -> Result<DataType> {
-    BinaryTypeCoercer::new(left, &op, right).get_result_type()
+    let kind = BinaryTypeCoercer::new(left, &op, right).get_result_type()?;
+    Ok(match kind {
+        DataType::Decimal128(digits, scale) if op == Operator::Multiply => {
+            DataType::Decimal128(digits, scale.min(decimal_arithmetic::PLACES_MAX))
+        }
+        other => other,
+    })
 }
 
 /// An operator of numbers.
@@ -184,9 +199,19 @@ impl ScalarUDFImpl for CheckedOperator {
         let [left, right] = args.args.as_slice() else {
             return exec_err!("{} takes two numbers", self.name);
         };
+        if self.op == Operator::Modulo {
+            let (left, right) = (as_decimal(left)?, as_decimal(right)?);
+            return apply(&left, &right, numeric::rem)?.cast_to(&result, None);
+        }
+        if let (Operator::Multiply, DataType::Decimal128(digits, scale)) = (self.op, &result) {
+            let (left, right) = (as_decimal(left)?, as_decimal(right)?);
+            return apply(&left, &right, |left, right| {
+                decimal_arithmetic::product(left, right, (*digits, *scale))
+            });
+        }
         let (left, right) = (left.cast_to(&result, None)?, right.cast_to(&result, None)?);
         let op = self.op;
-        apply(&left, &right, |left, right| checked(op, left, right)).map_err(|error| match error {
+        apply(&left, &right, |left, right| checked(op, left, right, &result)).map_err(|error| match error {
             DataFusionError::ArrowError(inner, _)
                 if matches!(*inner, ArrowError::ArithmeticOverflow(_)) =>
             {
@@ -194,6 +219,15 @@ impl ScalarUDFImpl for CheckedOperator {
             }
             other => other,
         })
+    }
+}
+
+/// An integer as a decimal: a remainder may have fewer digits than it has, a product more.
+fn as_decimal(value: &ColumnarValue) -> Result<ColumnarValue> {
+    if value.data_type().is_integer() {
+        value.cast_to(&DataType::Decimal128(20, 0), None)
+    } else {
+        Ok(value.clone())
     }
 }
 
@@ -211,6 +245,7 @@ fn checked(
     op: Operator,
     left: &dyn Datum,
     right: &dyn Datum,
+    kind: &DataType,
 ) -> std::result::Result<ArrayRef, ArrowError> {
     let result = match op {
         Operator::Plus => numeric::add(left, right)?,
@@ -218,9 +253,13 @@ fn checked(
         Operator::Multiply => numeric::mul(left, right)?,
         _ => numeric::div(left, right)?,
     };
-    match result.data_type() {
+    match kind {
         DataType::Float64 => check_floats::<Float64Type>(op, left, right, &result)?,
         DataType::Float32 => check_floats::<Float32Type>(op, left, right, &result)?,
+        DataType::Decimal128(digits, scale) => {
+            let numbers = result.as_primitive::<Decimal128Type>();
+            return decimal_arithmetic::of_type(numbers, (*digits, *scale));
+        }
         _ => {}
     }
     Ok(result)

@@ -1,4 +1,5 @@
-//! `sum` of integers that fails beyond 64 bits, where the engine's wraps around.
+//! `sum` of integers that fails beyond 64 bits, and of decimals that fails beyond 38 digits, where the
+//! engine's wraps around.
 //!
 //! All else is the engine's `sum`, whose name this has: other hubs and the optimizer find it by that.
 
@@ -7,11 +8,11 @@ use std::sync::Arc;
 
 use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Decimal128Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, FieldRef};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -21,6 +22,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 
+use crate::decimal_arithmetic;
+
 /// The aggregate.
 pub(crate) fn sum() -> AggregateUDF {
     AggregateUDF::from(CheckedSum { engine: sum_udaf() })
@@ -29,6 +32,16 @@ pub(crate) fn sum() -> AggregateUDF {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CheckedSum {
     engine: Arc<AggregateUDF>,
+}
+
+/// An empty sum of decimals, each of them counted; `None` for another sum.
+fn decimal_sum(args: &AccumulatorArgs<'_>) -> Option<DecimalSum> {
+    match args.return_field.data_type() {
+        DataType::Decimal128(digits, scale) if !args.is_distinct => {
+            Some(DecimalSum { digits: *digits, scale: *scale, sum: 0, count: 0 })
+        }
+        _ => None,
+    }
 }
 
 /// Whether the sum is one of integers, each of them counted.
@@ -53,6 +66,9 @@ impl AggregateUDFImpl for CheckedSum {
         if is_checked(&args) {
             return Ok(Box::new(WideSum::default()));
         }
+        if let Some(sum) = decimal_sum(&args) {
+            return Ok(Box::new(sum));
+        }
         self.engine.accumulator(args)
     }
 
@@ -63,6 +79,9 @@ impl AggregateUDFImpl for CheckedSum {
         if is_checked(&args) {
             return Ok(Box::new(WideSum::default()));
         }
+        if let Some(sum) = decimal_sum(&args) {
+            return Ok(Box::new(sum));
+        }
         self.engine.create_sliding_accumulator(args)
     }
 
@@ -71,7 +90,7 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.engine.groups_accumulator_supported(args)
+        decimal_sum(&args).is_none() && self.engine.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(
@@ -99,6 +118,10 @@ impl AggregateUDFImpl for CheckedSum {
     fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         self.engine.value_from_stats(args)
     }
+}
+
+fn out_of_digits() -> DataFusionError {
+    DataFusionError::from(decimal_arithmetic::out_of_range())
 }
 
 fn out_of_range<T>() -> Result<T> {
@@ -148,6 +171,61 @@ impl Accumulator for WideSum {
             Ok(sum) => Ok(ScalarValue::Int64(Some(sum))),
             Err(_) => out_of_range(),
         }
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+}
+
+/// Sum of decimals.
+#[derive(Debug)]
+struct DecimalSum {
+    digits: u8,
+    scale: i8,
+    sum: i128,
+    count: i64,
+}
+
+impl DecimalSum {
+    fn add(&mut self, values: &ArrayRef, sign: i64) -> Result<()> {
+        for value in values.as_primitive::<Decimal128Type>().iter().flatten() {
+            let sum = self.sum.checked_add(i128::from(sign) * value);
+            self.sum = sum.ok_or_else(out_of_digits)?;
+            self.count += sign;
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for DecimalSum {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.add(&values[0], 1)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.add(&values[0], -1)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let limit = 10_i128.pow(u32::from(self.digits));
+        let sum = (self.count > 0).then_some(self.sum);
+        if sum.is_some_and(|sum| sum.abs() >= limit) {
+            return Err(out_of_digits());
+        }
+        Ok(ScalarValue::Decimal128(sum, self.digits, self.scale))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

@@ -1,7 +1,5 @@
 //! Functions of times: zones, patterns, fields.
 
-use std::ops::RangeInclusive;
-
 use arrow_schema::{DataType, TimeUnit};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
@@ -13,37 +11,31 @@ use weir_dialect::{
 };
 
 use crate::interval_functions::{WALL_TIME, instant_type, parts_of};
-use crate::row_function::{
-    Evaluate, RowFunction, float_of, functions, integer_of, text_of, text_type,
-};
+use crate::row_function::{RowFunction, float_of, functions, integer_of, text_of, text_type};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
     functions(vec![
-        function("timezone", 2..=2, other_clock, in_zone),
-        function("local_time", 1..=1, |_| Ok(WALL_TIME), local_time),
-        function("time_to_char", 2..=2, text_type, to_char),
-        function("value_to_char", 2..=2, text_type, to_char),
-        function("read_timestamp", 2..=2, |_| Ok(instant_type()), read_timestamp),
-        function("read_date", 2..=2, |_| Ok(DataType::Date32), read_date),
-        function("clock_field", 2..=2, |_| Ok(DataType::Float64), clock_field),
-        function("make_timestamp", 6..=6, |_| Ok(WALL_TIME), make_timestamp),
-        function("make_timestamptz", 6..=7, |_| Ok(instant_type()), make_timestamptz),
-        function("trunc_in_zone", 3..=3, |_| Ok(instant_type()), trunc_in_zone),
-        function("trunc_in_session", 2..=2, |_| Ok(instant_type()), trunc_in_session),
-        function("trunc_by_calendar", 2..=2, cut_type, trunc_by_calendar),
-        function("constant_to_char", 2..=2, text_type, constant_to_char),
-        function("isfinite", 1..=1, |_| Ok(DataType::Boolean), |_, _| Ok(Some(true).into())),
+        RowFunction::new("timezone", 2..=2, other_clock, in_zone),
+        RowFunction::new("local_time", 1..=1, |_| Ok(WALL_TIME), local_time),
+        RowFunction::new("time_to_char", 2..=2, text_type, to_char),
+        RowFunction::new("value_to_char", 2..=2, text_type, to_char),
+        RowFunction::new("read_timestamp", 2..=2, |_| Ok(instant_type()), read_timestamp),
+        RowFunction::new("read_date", 2..=2, |_| Ok(DataType::Date32), read_date),
+        RowFunction::new("clock_field", 2..=2, |_| Ok(DataType::Float64), clock_field),
+        RowFunction::new("make_timestamp", 6..=6, |_| Ok(WALL_TIME), make_timestamp),
+        RowFunction::new("make_timestamptz", 6..=7, |_| Ok(instant_type()), make_timestamptz),
+        RowFunction::new("trunc_in_zone", 3..=3, |_| Ok(instant_type()), trunc_in_zone),
+        RowFunction::new("trunc_in_session", 2..=2, |_| Ok(instant_type()), trunc_in_session),
+        RowFunction::new("trunc_by_calendar", 2..=2, cut_type, trunc_by_calendar),
+        RowFunction::new("constant_to_char", 2..=2, text_type, constant_to_char),
+        RowFunction::new(
+            "isfinite",
+            1..=1,
+            |_| Ok(DataType::Boolean),
+            |_, _| Ok(Some(true).into()),
+        ),
     ])
-}
-
-fn function(
-    name: &'static str,
-    arity: RangeInclusive<usize>,
-    result: fn(&[DataType]) -> Result<DataType>,
-    run: Evaluate,
-) -> RowFunction {
-    RowFunction { name, arity, result, run, takes_null: false }
 }
 
 /// Whether times of this type are instants.

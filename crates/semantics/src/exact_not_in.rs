@@ -1,6 +1,6 @@
 //! `x not in (select …)` where the engine loses NULLs: with a subquery of the outer row, with a constant
-//! `x`, and beside `or` (apache/datafusion#25336, #25347, #25480, #25340, #24854). Rows were kept or dropped
-//! wrongly, without a word.
+//! `x`, with an `x` that is NULL though its columns never are, and beside `or` (apache/datafusion#25336,
+//! #25347, #25473, #25474, #25480, #25340, #24854). Rows were kept or dropped wrongly, without a word.
 //!
 //! In a condition, NULL is the same as false. So the test is true if there is no row with the value, none
 //! with NULL, and, for a value that is NULL, no row at all: three `exists`, which the engine answers
@@ -65,6 +65,16 @@ impl AnalyzerRule for ExactNotIn {
     }
 }
 
+/// Whether the engine's join takes care of NULL: it looks at columns only, so `nullif(a, 0)` of a column
+/// without NULLs would never be NULL to it.
+fn is_column(value: &Expr) -> bool {
+    match value {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => is_column(&cast.expr),
+        _ => false,
+    }
+}
+
 fn has_membership(expr: &Expr) -> Result<bool> {
     expr.exists(|part| Ok(matches!(part, Expr::InSubquery(_))))
 }
@@ -108,7 +118,7 @@ impl Place<'_> {
             }
             Expr::InSubquery(list) => {
                 let is_correlated = !list.subquery.outer_ref_columns.is_empty();
-                if self.is_conjunct && !is_correlated && !list.expr.column_refs().is_empty() {
+                if self.is_conjunct && !is_correlated && is_column(&list.expr) {
                     return Ok(Expr::InSubquery(InSubquery { negated: true, ..list }));
                 }
                 self.not_exists(list)

@@ -9,7 +9,7 @@
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::expr::{AggregateFunction, Case};
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 use datafusion::scalar::ScalarValue;
 
@@ -56,13 +56,12 @@ fn guard_of(left: &Expr, op: Operator, schema: &DFSchema) -> Option<Expr> {
     })
 }
 
-/// Guards the arguments of an aggregate with its filter; returns whether any had to be.
-pub(crate) fn guard_arguments(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
-    let Some(filter) = call.params.filter.as_deref().filter(|filter| is_cheap(filter)) else {
-        return false;
-    };
+/// Guards the arguments of an aggregate, or of one over a window, with its filter; returns whether any had to
+/// be.
+pub(crate) fn guard_arguments(args: &mut [Expr], filter: Option<&Expr>, schema: &DFSchema) -> bool {
+    let Some(filter) = filter.filter(|filter| is_cheap(filter)) else { return false };
     let mut is_changed = false;
-    for arg in &mut call.params.args {
+    for arg in args {
         if may_fail(arg, schema)
             && let Some(new) = guarded(arg.clone(), filter, schema)
         {

@@ -7,9 +7,12 @@
 //! keys of groups, sorts and joins. What none of them can mend is refused.
 
 mod array_functions;
+mod bytes_functions;
 mod checked_arithmetic;
 mod checked_sum;
 mod clock_functions;
+mod decimal_arithmetic;
+mod difference_casts;
 mod duplicate_rows;
 mod exact_not_in;
 mod guards;
@@ -19,6 +22,7 @@ mod interval_keys;
 mod json_building;
 mod json_functions;
 mod letter_case;
+mod numeric_sum;
 mod only_value;
 mod operator_planner;
 mod ordered_set;
@@ -37,7 +41,7 @@ use std::sync::Arc;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::sql::parser::Statement;
-use weir_dialect::rewrite_statement;
+use weir_dialect::{CatalogColumns, rewrite_statement};
 
 pub use json_functions::CLIENT_TYPE;
 
@@ -45,11 +49,14 @@ pub use json_functions::CLIENT_TYPE;
 ///
 /// # Errors
 /// `Plan`: a shape that the engine would answer wrongly.
-pub fn rewrite(statement: &mut Statement) -> Result<(), DataFusionError> {
+pub fn rewrite(
+    statement: &mut Statement,
+    catalog: CatalogColumns<'_>,
+) -> Result<(), DataFusionError> {
     match statement {
-        Statement::Statement(statement) => rewrite_statement(statement)
+        Statement::Statement(statement) => rewrite_statement(statement, catalog)
             .map_err(|refusal| DataFusionError::Plan(refusal.to_string())),
-        Statement::Explain(explain) => rewrite(&mut explain.statement),
+        Statement::Explain(explain) => rewrite(&mut explain.statement, catalog),
         _ => Ok(()),
     }
 }
@@ -76,6 +83,7 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         checked_arithmetic::all(),
         value_text::all(),
         array_functions::all(),
+        bytes_functions::all(),
         json_building::all(),
         json_functions::all(),
         letter_case::all(),
@@ -87,12 +95,13 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         let aliases: Vec<_> = aliases.map(|(_, alias)| *alias).collect();
         state.register_udf(Arc::new(function.with_aliases(aliases)))?;
     }
-    let sums = [checked_sum::sum(), only_value::only_value()];
+    let sums = [checked_sum::sum(), numeric_sum::numeric_sum(), only_value::only_value()];
     for function in ordered_set::all().into_iter().chain(interval_aggregate::all()).chain(sums) {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_expr_planner(Arc::new(operator_planner::OperatorPlanner))?;
     state.register_function_rewrite(Arc::new(typed::TypedRewrite))?;
+    state.add_analyzer_rule(Arc::new(difference_casts::DifferenceCasts));
     state.add_analyzer_rule(Arc::new(exact_not_in::ExactNotIn));
     state.add_analyzer_rule(Arc::new(refused_plans::RefuseKnownWrong));
     state.add_analyzer_rule(Arc::new(duplicate_rows::NumberDuplicates));

@@ -109,7 +109,9 @@ fn wrong_node(node: &LogicalPlan) -> Option<&'static KnownWrongShape> {
         LogicalPlan::Unnest(unnest) => {
             let fields = unnest.input.schema().fields();
             let is_nested = unnest.list_type_columns.iter().any(|(at, _)| {
-                fields.get(*at).is_some_and(|field| is_array_of_arrays(field.data_type()))
+                fields.get(*at).is_some_and(|field| {
+                    is_array_of_arrays(field.data_type()) && !has_groups(field.name())
+                })
             });
             is_nested.then_some(&NESTED_UNNEST)
         }
@@ -120,6 +122,11 @@ fn wrong_node(node: &LogicalPlan) -> Option<&'static KnownWrongShape> {
         }
         _ => None,
     }
+}
+
+/// Whether the items are groups of matches, of which each row of `regexp_matches` has an array.
+fn has_groups(column: &str) -> bool {
+    column.starts_with("__unnest_placeholder(regexp_all_matches(")
 }
 
 fn is_array_of_arrays(kind: &DataType) -> bool {

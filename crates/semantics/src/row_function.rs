@@ -33,6 +33,18 @@ pub(crate) struct RowFunction {
     pub(crate) takes_null: bool,
 }
 
+impl RowFunction {
+    /// A function whose result is NULL if an argument is.
+    pub(crate) fn new(
+        name: &'static str,
+        arity: RangeInclusive<usize>,
+        result: ResultType,
+        run: Evaluate,
+    ) -> Self {
+        Self { name, arity, result, run, takes_null: false }
+    }
+}
+
 /// Builds the functions of this table.
 pub(crate) fn functions(table: Vec<RowFunction>) -> Vec<ScalarUDF> {
     table

@@ -17,11 +17,13 @@ use weir_dialect::{
     rust_regex, similar_regex, to_decimal_places,
 };
 
+use crate::bytes_functions::bytes_of;
 use crate::row_function::{RowFunction, float_of, functions, integer_of, text_of, text_type};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
     let mut all = functions(of_texts());
+    all.extend(functions(of_patterns()));
     all.extend(functions(of_numbers()));
     all.push(round_half_even());
     all
@@ -30,7 +32,7 @@ pub(crate) fn all() -> Vec<ScalarUDF> {
 /// Functions with texts and patterns.
 fn of_texts() -> Vec<RowFunction> {
     vec![
-        RowFunction { name: "md5", arity: 1..=1, result: text_type, run: md5, takes_null: false },
+        RowFunction::new("md5", 1..=1, text_type, md5),
         RowFunction {
             name: "format",
             arity: 1..=64,
@@ -38,20 +40,8 @@ fn of_texts() -> Vec<RowFunction> {
             run: format,
             takes_null: true,
         },
-        RowFunction {
-            name: "quote_ident",
-            arity: 1..=1,
-            result: text_type,
-            run: identifier,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "quote_literal",
-            arity: 1..=1,
-            result: text_type,
-            run: quoted,
-            takes_null: false,
-        },
+        RowFunction::new("quote_ident", 1..=1, text_type, identifier),
+        RowFunction::new("quote_literal", 1..=1, text_type, quoted),
         RowFunction {
             name: "quote_nullable",
             arity: 1..=1,
@@ -66,69 +56,37 @@ fn of_texts() -> Vec<RowFunction> {
             run: type_name,
             takes_null: true,
         },
-        RowFunction {
-            name: "similar_to_escape",
-            arity: 2..=2,
-            result: text_type,
-            run: similar,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "like_escape",
-            arity: 2..=2,
-            result: text_type,
-            run: like,
-            takes_null: false,
-        },
-        RowFunction { name: "chr", arity: 1..=1, result: text_type, run: chr, takes_null: false },
-        RowFunction {
-            name: "to_hex",
-            arity: 1..=1,
-            result: text_type,
-            run: to_hex,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "regexp_split_to_array",
-            arity: 2..=2,
-            result: texts_type,
-            run: split,
-            takes_null: false,
-        },
+        RowFunction::new("similar_to_escape", 2..=2, text_type, similar),
+        RowFunction::new("like_escape", 2..=2, text_type, like),
+        RowFunction::new("chr", 1..=1, text_type, chr),
+        RowFunction::new("to_hex", 1..=1, text_type, to_hex),
+    ]
+}
+
+/// Functions whose result is an array of parts of a text.
+fn of_patterns() -> Vec<RowFunction> {
+    vec![
+        RowFunction::new(
+            "regexp_all_matches",
+            2..=3,
+            |_| Ok(list_of(list_of(DataType::Utf8))),
+            matches,
+        ),
+        RowFunction::new("regexp_split_to_array", 2..=2, texts_type, split),
     ]
 }
 
 /// Functions with numbers.
 fn of_numbers() -> Vec<RowFunction> {
     vec![
-        RowFunction {
-            name: "width_bucket",
-            arity: 4..=4,
-            result: integer_type,
-            run: bucket,
-            takes_null: false,
-        },
-        RowFunction {
-            name: "round_to_places",
-            arity: 2..=2,
-            result: float_type,
-            run: |args, _| places(args, DecimalRounding::Nearest),
-            takes_null: false,
-        },
-        RowFunction {
-            name: "cut_to_places",
-            arity: 2..=2,
-            result: float_type,
-            run: |args, _| places(args, DecimalRounding::Cut),
-            takes_null: false,
-        },
-        RowFunction {
-            name: "div",
-            arity: 2..=2,
-            result: long_type,
-            run: quotient,
-            takes_null: false,
-        },
+        RowFunction::new("width_bucket", 4..=4, integer_type, bucket),
+        RowFunction::new("round_to_places", 2..=2, float_type, |args, _| {
+            places(args, DecimalRounding::Nearest)
+        }),
+        RowFunction::new("cut_to_places", 2..=2, float_type, |args, _| {
+            places(args, DecimalRounding::Cut)
+        }),
+        RowFunction::new("div", 2..=2, long_type, quotient),
         RowFunction {
             name: "num_nulls",
             arity: 1..=64,
@@ -190,7 +148,11 @@ fn to_hex(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
 }
 
 fn texts_type(_: &[DataType]) -> Result<DataType> {
-    Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))))
+    Ok(list_of(DataType::Utf8))
+}
+
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
 /// Rounds floats as PostgreSQL does: a half to the even neighbour.
@@ -218,7 +180,11 @@ fn first_text(args: &[ScalarValue]) -> Option<String> {
 }
 
 fn md5(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
-    Ok(utf8(md5_text(first_text(args).unwrap_or_default().as_bytes())))
+    let Some(value) = args.first() else { return exec_err!("md5 takes a text or bytes") };
+    Ok(utf8(match bytes_of(value) {
+        Some(bytes) => md5_text(bytes),
+        None => md5_text(text_of(value).unwrap_or_default().as_bytes()),
+    }))
 }
 
 fn identifier(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
@@ -284,6 +250,33 @@ fn compiled(pattern: &str) -> Result<Regex> {
     }
 }
 
+/// Groups of the first match, or with the flag `g` of all; the whole match where there are no groups.
+fn matches(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
+    let texts: Vec<String> = args.iter().filter_map(text_of).collect();
+    let (text, pattern, flags) = match texts.as_slice() {
+        [text, pattern] => (text, pattern, ""),
+        [text, pattern, flags] => (text, pattern, flags.as_str()),
+        _ => return exec_err!("regexp_matches takes a text, a pattern and flags"),
+    };
+    if let Some(flag) = flags.chars().find(|flag| !"gi".contains(*flag)) {
+        return exec_err!("regexp_matches: the flag `{flag}` is not supported, only `g` and `i`");
+    }
+    let in_any_case = format!("(?i){pattern}");
+    let regex = compiled(if flags.contains('i') { &in_any_case } else { pattern })?;
+    let first_group = usize::from(regex.captures_len() > 1);
+    let count = if flags.contains('g') { usize::MAX } else { 1 };
+    let rows = regex.captures_iter(text).take(count).map(|found| {
+        let groups = found
+            .iter()
+            .skip(first_group)
+            .map(|group| ScalarValue::Utf8(group.map(|group| group.as_str().to_owned())));
+        let groups: Vec<_> = groups.collect();
+        ScalarValue::List(ScalarValue::new_list(&groups, &DataType::Utf8, true))
+    });
+    let rows: Vec<_> = rows.collect();
+    Ok(ScalarValue::List(ScalarValue::new_list(&rows, &list_of(DataType::Utf8), true)))
+}
+
 /// Parts between the matches; a match without characters splits only between two characters.
 fn split(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
     let texts: Vec<String> = args.iter().filter_map(text_of).collect();
@@ -322,11 +315,22 @@ fn bucket(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
     Ok(ScalarValue::Int32(Some(bucket as i32)))
 }
 
+/// The whole part of a quotient, of exact decimals.
 fn quotient(args: &[ScalarValue], _: &ConfigOptions) -> Result<ScalarValue> {
-    let numbers: Vec<i64> = args.iter().filter_map(integer_of).collect();
+    let exact = DataType::Decimal128(38, 10);
+    let mut numbers = Vec::new();
+    for arg in args {
+        match arg.cast_to(&exact)? {
+            ScalarValue::Decimal128(Some(number), ..) => numbers.push(number),
+            _ => return exec_err!("div takes two numbers"),
+        }
+    }
     match numbers.as_slice() {
         [_, 0] => exec_err!("division by zero"),
-        [value, by] => Ok(ScalarValue::Int64(value.checked_div(*by))),
+        [value, by] => match i64::try_from(value / by) {
+            Ok(quotient) => Ok(ScalarValue::Int64(Some(quotient))),
+            Err(_) => exec_err!("div: the quotient is no bigint"),
+        },
         _ => exec_err!("div takes two numbers"),
     }
 }

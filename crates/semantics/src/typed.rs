@@ -5,18 +5,24 @@
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, InList, Sort, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator, WindowFunctionDefinition};
 use datafusion::scalar::ScalarValue;
 
-use crate::interval_aggregate::in_place_of;
+use crate::interval_aggregate::{in_place_for_differences, in_place_of};
 use crate::interval_functions::WALL_TIME;
 use crate::rewrite_parts::{TimeRole, call, cast, is_decimal, length, role, type_of};
-use crate::{checked_arithmetic, guards, typed_objects, typed_texts, typed_times};
+use crate::{
+    checked_arithmetic, decimal_arithmetic, guards, numeric_sum, typed_objects, typed_texts,
+    typed_times,
+};
+
+/// Most values of a list that a `case` computes.
+const COMPUTED_MAX: usize = 64;
 
 /// The rewrites.
 #[derive(Debug)]
@@ -38,7 +44,7 @@ impl FunctionRewrite for TypedRewrite {
             Expr::Negative(value) => Ok(rewrite_negative(value, schema)),
             Expr::Like(like) => typed_texts::check_like(like, schema),
             Expr::Between(between) => Ok(rewrite_between(between, schema)),
-            Expr::InList(list) => Ok(rewrite_list(list, schema)),
+            Expr::InList(list) => rewrite_list(list, schema).transform_data(compare_computed),
             Expr::Case(case) => Ok(rewrite_case(case, schema)),
             Expr::Cast(cast) => typed_times::rewrite_cast(cast, schema, options),
             Expr::ScalarFunction(call) => typed_times::rewrite_call(call, schema, options),
@@ -52,6 +58,10 @@ impl FunctionRewrite for TypedRewrite {
 /// Whether any of the expressions is an interval: differences alone are compared rightly.
 fn has_interval<'a>(exprs: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> bool {
     exprs.into_iter().any(|expr| role(expr, schema) == TimeRole::Interval)
+}
+
+fn is_difference(value: Option<&Expr>, schema: &DFSchema) -> bool {
+    value.is_some_and(|value| role(value, schema) == TimeRole::Difference)
 }
 
 fn rewrite_binary(
@@ -71,6 +81,9 @@ fn rewrite_binary(
     if let Some(new) = with_full_time(&binary, schema) {
         return Ok(Transformed::yes(new));
     }
+    if let Some(new) = with_exact_constant(&binary, schema) {
+        return Ok(Transformed::yes(new));
+    }
     if let Some(new) = shift_of_type(&binary, schema) {
         return Ok(Transformed::yes(new));
     }
@@ -78,6 +91,30 @@ fn rewrite_binary(
         .or_else(|| typed_texts::rewrite_concat(&binary, schema))
         .or_else(|| guards::rewrite_junction(&binary, schema));
     Ok(new.map_or_else(|| Transformed::no(Expr::BinaryExpr(binary)), Transformed::yes))
+}
+
+/// A comparison of a decimal with a constant, which as a float has other digits.
+fn with_exact_constant(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let exact = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Float64(Some(number)), _) => {
+            decimal_arithmetic::constant(*number).map(|constant| Expr::Literal(constant, None))
+        }
+        _ => None,
+    };
+    let has_decimals = |expr: &Expr| type_of(expr, schema).is_some_and(|kind| is_decimal(&kind));
+    let (left, right) = (&*binary.left, &*binary.right);
+    if !binary.op.supports_propagation() && binary.op != Operator::NotEq {
+        return None;
+    }
+    match (exact(left), exact(right)) {
+        (None, Some(constant)) if has_decimals(left) => {
+            Some(binary_expr(left.clone(), binary.op, constant))
+        }
+        (Some(constant), None) if has_decimals(right) => {
+            Some(binary_expr(constant, binary.op, right.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// A shift has the type of its left side.
@@ -214,6 +251,36 @@ fn rewrite_between(mut between: Between, schema: &DFSchema) -> Transformed<Expr>
     }))
 }
 
+/// Compares values that a `case` computes one by one: the engine evaluates a list without rows first, and
+/// takes what has a value there for constant, which such a `case` has. The answer was NULL or false.
+fn compare_computed(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::InList(InList { expr, list, negated }) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let is_computed = |item: &Expr| item.exists(|part| Ok(matches!(part, Expr::Case(_))));
+    let (mut computed, mut plain) = (Vec::new(), Vec::new());
+    for item in list {
+        if is_computed(&item)? { computed.push(item) } else { plain.push(item) }
+    }
+    if computed.is_empty() || expr.is_volatile() {
+        plain.append(&mut computed);
+        return Ok(Transformed::no(Expr::InList(InList { expr, list: plain, negated })));
+    }
+    if computed.len() > COMPUTED_MAX {
+        return plan_err!(
+            "a list may have {COMPUTED_MAX} values that a `case` computes: put the others into a \
+             subquery, `in (select …)`"
+        );
+    }
+    let rest = (!plain.is_empty())
+        .then(|| Expr::InList(InList { expr: expr.clone(), list: plain, negated: false }));
+    let each = computed.into_iter().map(|item| binary_expr((*expr).clone(), Operator::Eq, item));
+    let Some(found) = rest.into_iter().chain(each).reduce(Expr::or) else {
+        return plan_err!("a list without values");
+    };
+    Ok(Transformed::yes(if negated { !found } else { found }))
+}
+
 fn rewrite_list(mut list: InList, schema: &DFSchema) -> Transformed<Expr> {
     if is_time_of(&list.expr, schema) {
         let is_changed = complete_times(&mut list.list);
@@ -256,8 +323,20 @@ pub(crate) fn order_by_length(keys: &mut [Sort], schema: &DFSchema) -> bool {
 
 fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
     let mut is_changed = order_by_length(&mut call.params.order_by, schema);
-    is_changed |= guards::guard_arguments(&mut call, schema);
+    if let Some(sum) = numeric_sum::in_place(call.func.name(), &mut call.params.args, schema) {
+        call.func = sum;
+        is_changed = true;
+    }
+    is_changed |= order_once(&mut call.params.order_by);
+    let params = &mut call.params;
+    is_changed |= guards::guard_arguments(&mut params.args, params.filter.as_deref(), schema);
     is_changed |= average_as_float(&mut call, schema);
+    if is_difference(call.params.args.first(), schema)
+        && let Some(function) = in_place_for_differences(call.func.name())
+    {
+        call.func = Arc::new(function);
+        is_changed = true;
+    }
     if has_interval(call.params.args.first(), schema) {
         if let Some(function) = in_place_of(call.func.name()) {
             call.func = Arc::new(function);
@@ -274,6 +353,19 @@ fn rewrite_aggregate(mut call: AggregateFunction, schema: &DFSchema) -> Transfor
     }
 }
 
+/// Drops keys that are there already: the engine fails at a second one. Returns whether there were any.
+fn order_once(keys: &mut Vec<Sort>) -> bool {
+    let count = keys.len();
+    let mut kept: Vec<Sort> = Vec::with_capacity(count);
+    for key in keys.drain(..) {
+        if kept.iter().all(|known| known.expr != key.expr) {
+            kept.push(key);
+        }
+    }
+    *keys = kept;
+    keys.len() < count
+}
+
 /// Averages decimals as floats: the engine cuts them to four more digits.
 fn average_as_float(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
     let [value] = call.params.args.as_mut_slice() else { return false };
@@ -287,18 +379,31 @@ fn average_as_float(call: &mut AggregateFunction, schema: &DFSchema) -> bool {
 
 fn rewrite_window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {
     let mut is_changed = order_by_length(&mut call.params.order_by, schema);
+    if let Some(sum) = numeric_sum::in_place(call.fun.name(), &mut call.params.args, schema) {
+        call.fun = WindowFunctionDefinition::AggregateUDF(sum);
+        is_changed = true;
+    }
+    let params = &mut call.params;
+    is_changed |= guards::guard_arguments(&mut params.args, params.filter.as_deref(), schema);
     for key in &mut call.params.partition_by {
         if role(key, schema) == TimeRole::Interval {
             *key = length(std::mem::take(key));
             is_changed = true;
         }
     }
-    if has_interval(call.params.args.first(), schema)
-        && let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
-        && let Some(function) = in_place_of(function.name())
-    {
-        call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(function));
-        is_changed = true;
+    if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun {
+        let value = call.params.args.first();
+        let in_place = if is_difference(value, schema) {
+            in_place_for_differences(function.name())
+        } else if has_interval(value, schema) {
+            in_place_of(function.name())
+        } else {
+            None
+        };
+        if let Some(function) = in_place {
+            call.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(function));
+            is_changed = true;
+        }
     }
     if is_changed {
         Transformed::yes(Expr::WindowFunction(call))

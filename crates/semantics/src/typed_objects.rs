@@ -1,4 +1,5 @@
-//! Comparisons of `jsonb` and `uuid`, which are texts here, with each other and with constants.
+//! Comparisons of `jsonb` and `uuid`, which are texts here, with each other and with constants, and the
+//! order of arrays, in which the engine's NULL is less than all else.
 
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::InList;
@@ -6,7 +7,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::scalar::ScalarValue;
 
 use crate::json_functions::{ObjectType, refuse_order};
-use crate::rewrite_parts::call;
+use crate::rewrite_parts::{call, type_of};
+use crate::typed_texts::is_list;
 
 /// A comparison with a side of such a type; `None` if it is right as it is.
 pub(crate) fn rewrite_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -17,6 +19,17 @@ pub(crate) fn rewrite_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Resu
         );
     if !is_comparison {
         return Ok(None);
+    }
+    let are_arrays = [&binary.left, &binary.right]
+        .iter()
+        .all(|side| type_of(side, schema).is_some_and(|kind| is_list(&kind)));
+    if is_ordered(binary.op) && are_arrays {
+        let sides = vec![(*binary.left).clone(), (*binary.right).clone()];
+        let (left, right) = (
+            Box::new(call("array_order", sides)),
+            Box::new(Expr::Literal(ScalarValue::Int32(Some(0)), None)),
+        );
+        return Ok(Some(Expr::BinaryExpr(BinaryExpr { left, op: binary.op, right })));
     }
     let kinds = [&binary.left, &binary.right].map(|side| ObjectType::of(side, schema));
     let sides = match kinds {

@@ -36,7 +36,7 @@ pub(crate) fn rewrite_concat(binary: &BinaryExpr, schema: &DFSchema) -> Option<E
     }))
 }
 
-fn is_list(kind: &DataType) -> bool {
+pub(crate) fn is_list(kind: &DataType) -> bool {
     matches!(kind, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 

@@ -1,5 +1,7 @@
 //! Rewrites casts and calls of functions over times and numbers.
 
+use std::sync::Arc;
+
 use arrow_schema::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -35,7 +37,12 @@ pub(crate) fn rewrite_cast(
         (Some(DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale)), to)
             if to.is_integer() && *scale > 0 =>
         {
-            cast(*expr, DataType::Decimal128(38, 0))
+            to_scale(*expr, 0)
+        }
+        (Some(DataType::Decimal128(_, scale)), DataType::Decimal128(_, places))
+            if places < scale =>
+        {
+            to_scale(*expr, *places)
         }
         (Some(kind), to)
             if has_floats(kind) && has_integers(to) && !is_call(&expr, "round_elements") =>
@@ -64,6 +71,13 @@ pub(crate) fn rewrite_cast(
         _ => return Ok(Transformed::no(Expr::Cast(Cast { expr, field }))),
     };
     Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(new), field })))
+}
+
+/// A decimal rounded to fewer places. The engine would move a cast from one side of a comparison to the other, although
+/// several decimals become one: `1.25::int = 1` would be false.
+fn to_scale(decimal: Expr, places: i8) -> Expr {
+    let places = Expr::Literal(ScalarValue::Int32(Some(places.into())), None);
+    datafusion::functions::math::round().call(vec![decimal, places])
 }
 
 /// Whether a type is an array of floats that are not rounded yet.
@@ -142,8 +156,9 @@ pub(crate) fn rewrite_call(
         "to_char" => to_char(&function.args, schema),
         "to_timestamp" => to_timestamp(&function, schema),
         "to_date" => by_pattern("read_date", &function.args, schema),
-        "round" => round(&function.args, schema),
-        "trunc" => truncate(&function.args, schema),
+        "round" => round(&function, schema),
+        "trunc" => truncate(&function, schema),
+        "floor" | "ceil" => whole_decimal(&function, schema),
         "concat" | "concat_ws" | "format" => typed_texts::texts(&function, schema),
         "to_hex" => typed_texts::to_hex(&function),
         "array_element" => typed_texts::element(&function),
@@ -152,6 +167,13 @@ pub(crate) fn rewrite_call(
         _ => checked_arithmetic::rewrite_function(&function, options),
     };
     Ok(new.map_or_else(|| Transformed::no(Expr::ScalarFunction(function)), Transformed::yes))
+}
+
+/// Has no places, as in PostgreSQL.
+fn whole_decimal(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
+    let value = function.args.first()?;
+    let Some(DataType::Decimal128(digits, 1..)) = type_of(value, schema) else { return None };
+    Some(cast(Expr::ScalarFunction(function.clone()), DataType::Decimal128(digits, 0)))
 }
 
 fn constant_text(expr: &Expr) -> Option<&str> {
@@ -275,9 +297,18 @@ fn to_timestamp(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
 }
 
 /// A float that is no literal is rounded to the even neighbour.
-fn round(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
-    let value = match args {
+fn round(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
+    let value = match function.args.as_slice() {
         [value] => value,
+        [value, Expr::Literal(ScalarValue::Int64(Some(places)), _)]
+            if type_of(value, schema).is_some_and(|kind| kind.is_decimal()) =>
+        {
+            // The engine casts other integers, does not see the number of places then, and takes the wrong type.
+            let places = ScalarValue::Int32(i32::try_from(*places).ok());
+            let args = vec![value.clone(), Expr::Literal(places, None)];
+            let func = Arc::clone(&function.func);
+            return Some(Expr::ScalarFunction(ScalarFunction { func, args }));
+        }
         [value, places] => return by_places("round_to_places", value, places, schema),
         _ => return None,
     };
@@ -287,8 +318,17 @@ fn round(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
         .then(|| call("round_half_even", vec![cast(value.clone(), DataType::Float64)]))
 }
 
-fn truncate(args: &[Expr], schema: &DFSchema) -> Option<Expr> {
-    let [value, places] = args else { return None };
+fn truncate(function: &ScalarFunction, schema: &DFSchema) -> Option<Expr> {
+    let [value, places] = function.args.as_slice() else { return None };
+    // Has those places and no more, as in PostgreSQL.
+    if let Some(DataType::Decimal128(digits, scale)) = type_of(value, schema)
+        && let Expr::Literal(ScalarValue::Int64(Some(kept)), _) = places
+        && let Ok(kept) = i8::try_from(*kept)
+        && (0..scale).contains(&kept)
+    {
+        let whole = Expr::ScalarFunction(function.clone());
+        return Some(cast(whole, DataType::Decimal128(digits, kept)));
+    }
     by_places("cut_to_places", value, places, schema)
 }
 

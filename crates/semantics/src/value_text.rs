@@ -6,7 +6,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::scalar::ScalarValue;
-use weir_dialect::{array_element_text, double_text, real_text, timestamp_text};
+use weir_dialect::{array_element_text, decimal_text, double_text, real_text, timestamp_text};
 
 use crate::clock_functions::{is_instant, micros_of, session_zone};
 use crate::interval_functions::parts_of;
@@ -44,6 +44,7 @@ pub(crate) fn has_own_text(kind: &DataType) -> bool {
             | DataType::List(_)
             | DataType::LargeList(_)
             | DataType::FixedSizeList(..)
+            | DataType::Decimal128(..)
             | DataType::Interval(_)
             | DataType::Duration(_)
     )
@@ -77,6 +78,9 @@ pub(crate) fn text(value: &ScalarValue, options: &ConfigOptions) -> Result<Optio
             DataType::Time32(_) | DataType::Time64(_) => text_of(value).map(|text| {
                 if text.contains('.') { text.trim_end_matches('0').to_owned() } else { text }
             }),
+            DataType::Decimal128(precision, scale) => {
+                text_of(value).map(|text| decimal_text(&text, precision, scale).to_owned())
+            }
             DataType::Interval(_) | DataType::Duration(_) => {
                 parts_of(value).map(|parts| parts.text())
             }
