@@ -12,8 +12,9 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::DFParserBuilder;
 use weir_datafile::{ErrorKind, StoreError};
-use weir_dialect::rewrite_condition;
+use weir_dialect::{PostgresSyntax, rewrite_condition};
 use weir_tables::TableSpec;
 
 use crate::explain::explain;
@@ -37,9 +38,12 @@ impl Condition {
         let compile = || {
             check_condition(sql)?;
             let named = DFSchema::try_from_qualified_schema(table.name, &schema)?;
-            let sql = rewrite_condition(sql)
+            let parser = DFParserBuilder::new(sql).with_dialect(&PostgresSyntax);
+            let mut parsed = parser.build()?.parse_into_expr()?;
+            rewrite_condition(&mut parsed.expr)
                 .map_err(|refusal| DataFusionError::Plan(refusal.to_string()))?;
-            let expr = context.parse_sql_expr(&sql, &named)?;
+            let state = context.state_ref();
+            let expr = state.read().create_logical_expr_from_sql_expr(parsed, &named)?;
             let unfit = unfit(&expr)?;
             Ok((context.create_physical_expr(expr, &named), unfit))
         };

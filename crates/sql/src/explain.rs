@@ -33,9 +33,6 @@ pub(crate) fn explain(error: &DataFusionError, sql: &str, context: &SessionConte
             error.downcast_ref().map_or_else(StoreError::closed, StoreError::repeat)
         }
         DataFusionError::Plan(text) => explain_plan(text, sql, context),
-        DataFusionError::NotImplemented(text) if text.contains("single SQL statement") => {
-            bad_query("only one statement is run at a time").with_hint("send the others separately")
-        }
         root @ (DataFusionError::IoError(_)
         | DataFusionError::ObjectStore(_)
         | DataFusionError::External(_)
@@ -105,7 +102,7 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
     }
     // A statement that writes may fail on a detail before it is refused for writing.
     let verb = sql.split_whitespace().next().unwrap_or_default().to_lowercase();
-    let is_statement = text.contains(" not supported: ") && !text.contains(" is not supported: ");
+    let is_statement = REFUSED_STATEMENTS.iter().any(|start| text.starts_with(start));
     if is_statement || WRITING_VERBS.contains(&verb.as_str()) {
         return bad_query(&format!("only queries are run, not `{verb}`")).with_hint(
             "weir's tables are written by its collectors; begin with `select` or `with`",
@@ -116,6 +113,10 @@ fn explain_plan(text: &str, sql: &str, context: &SessionContext) -> StoreError {
         None => bad_query(text),
     }
 }
+
+/// How the engine's refusals of statements that are no queries begin.
+const REFUSED_STATEMENTS: [&str; 3] =
+    ["DDL not supported: ", "DML not supported: ", "Statement not supported: "];
 
 /// Functions of other databases, and their equivalents here.
 const ELSEWHERE: &[(&str, &str)] = &[

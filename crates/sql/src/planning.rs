@@ -6,11 +6,14 @@ use std::sync::Arc;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
 };
+use datafusion::common::plan_err;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SQLOptions;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
 use weir_datafile::{CutoffSide, ErrorKind, StoreError};
+use weir_dialect::PostgresSyntax;
 
 use crate::join_subqueries;
 use crate::postgres;
@@ -46,15 +49,30 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// Parses one statement; its size is checked before.
+pub(crate) fn parse_statement(
+    state: &SessionState,
+    sql: &str,
+) -> Result<Statement, DataFusionError> {
+    check_query(sql)?;
+    let depth_max = state.config().options().sql_parser.recursion_limit.get();
+    let parser = DFParserBuilder::new(sql).with_dialect(&PostgresSyntax);
+    let mut statements = parser.with_recursion_limit(depth_max).build()?.parse_statements()?;
+    let count = statements.len();
+    match statements.pop_front() {
+        Some(statement) if count == 1 => Ok(statement),
+        Some(_) => plan_err!("cannot run {count} statements as one query: send them one by one"),
+        None => plan_err!("there is no statement: write a query, such as `select 1`"),
+    }
+}
+
 /// Plans a query from its SQL.
 pub(crate) async fn plan_query(
     state: &SessionState,
     sql: &str,
 ) -> Result<LogicalPlan, DataFusionError> {
-    check_query(sql)?;
-    let dialect = state.config().options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement(sql, &dialect)?;
-    weir_semantics::rewrite(&mut statement)?;
+    let mut statement = parse_statement(state, sql)?;
+    weir_semantics::rewrite(&mut statement, &|_| None)?;
     check_relations(&statement)?;
     let plan = join_subqueries::move_below(state.statement_to_plan(statement).await?)?;
     verify(&plan)?;

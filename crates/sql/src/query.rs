@@ -26,6 +26,7 @@ use weir_tier::{BucketStats, FileLocations, TieredStore};
 use crate::bounds::{WideConstants, wrap_functions};
 use crate::columns::{ColumnCache, DictionaryGroups, NewestMorsels};
 use crate::condition::Condition;
+use crate::cooperative_joins::CooperativeJoins;
 use crate::damage::DamageSearch;
 use crate::distributed::{QueryDistributor, QueryWorker};
 use crate::drop_unused_ordering::DropUnusedOrdering;
@@ -43,6 +44,7 @@ use crate::peers::PeerRowSource;
 use crate::plan_cache::PlanCache;
 use crate::planning::{AbortOnDrop, CATALOG, catalogs, crash};
 use crate::postgres::{self, Described, Postgres, PostgresQuery};
+use crate::pushdown_by_name;
 use crate::query_request::{Query, QueryMode};
 use crate::query_session::QuerySession;
 use crate::query_stream::{QueryStream, SpawnedQuery, query_output};
@@ -362,6 +364,8 @@ fn session_state(threads: usize, memory_bytes: usize) -> SessionState {
     rules.splice(before..before, [Arc::new(NewestMorsels) as _, Arc::new(DictionaryGroups) as _]);
     rules.push(Arc::new(ReverseScan));
     rules.push(Arc::new(NonEquiJoinRule));
+    pushdown_by_name::guard(&mut rules);
+    rules.push(Arc::new(CooperativeJoins));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)

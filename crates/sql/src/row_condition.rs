@@ -6,8 +6,8 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Query, Select, SetExpr, SetOperator, Statement,
 };
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use weir_dialect::PostgresSyntax;
 use weir_tables::{TABLES, TableSpec};
 
 use crate::statement_size::check_condition;
@@ -38,7 +38,7 @@ impl RowCondition {
 /// their age.
 pub fn row_conditions(sql: &str) -> Option<Vec<RowCondition>> {
     check_condition(sql).ok()?;
-    let [Statement::Query(query)] = &Parser::parse_sql(&GenericDialect {}, sql).ok()?[..] else {
+    let [Statement::Query(query)] = &Parser::parse_sql(&PostgresSyntax, sql).ok()?[..] else {
         return None;
     };
     let mut found = Vec::new();

@@ -162,7 +162,11 @@ fn may_be_null(filter: &JoinFilter) -> JoinFilter {
     JoinFilter::new(Arc::clone(expression), columns.to_vec(), Arc::new(Schema::new(fields)))
 }
 
-fn with_filter(join: &SortMergeJoinExec, filter: JoinFilter) -> Result<SortMergeJoinExec> {
+/// The join with another condition.
+pub(crate) fn with_filter(
+    join: &SortMergeJoinExec,
+    filter: JoinFilter,
+) -> Result<SortMergeJoinExec> {
     SortMergeJoinExec::try_new(
         Arc::clone(&join.left),
         Arc::clone(&join.right),

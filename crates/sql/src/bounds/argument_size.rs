@@ -9,6 +9,8 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
 
+/// Bytes of a value in JSON beside its text, while it is made: an owned text and its separator.
+const JSON_VALUE_BYTES: u64 = 64;
 /// Bytes of a value whose type has no fixed width and is not measured.
 const OTHER_BYTES: u64 = 16;
 const DAY_NANOS: i128 = 86_400_000_000_000;
@@ -20,7 +22,7 @@ const MONTH_DAYS: i128 = 28;
 pub(super) struct RowNumbers<T>(Vec<T>);
 
 impl<T: Copy + Default> RowNumbers<T> {
-    fn of(&self, row: usize) -> T {
+    pub(super) fn of(&self, row: usize) -> T {
         let at = if self.0.len() == 1 { 0 } else { row };
         self.0.get(at).copied().unwrap_or_default()
     }
@@ -58,6 +60,17 @@ impl FunctionArgument {
     /// Value of an integer; nanoseconds of a time or an interval.
     pub(super) fn number(&self, row: usize) -> i128 {
         self.numbers.of(row)
+    }
+
+    /// What the JSON of each value takes while it is made.
+    pub(super) fn json_bytes(&self) -> RowNumbers<u64> {
+        RowNumbers(json_bytes(&self.array))
+    }
+
+    /// How many of these bytes each text has.
+    pub(super) fn marks(&self, marks: &[u8]) -> RowNumbers<u64> {
+        let count = |text: &str| text.bytes().filter(|byte| marks.contains(byte)).count() as u64;
+        RowNumbers(of_texts(&self.array, count).unwrap_or_default())
     }
 
     /// Text of a constant.
@@ -98,15 +111,14 @@ pub(super) fn bytes(array: &dyn Array) -> Vec<u64> {
             }
             sum
         }
-        DataType::Dictionary(..) => {
-            let dictionary = array.as_any_dictionary();
-            let values = bytes(dictionary.values());
-            if values.is_empty() {
-                return vec![0; array.len()];
-            }
-            let keys = dictionary.normalized_keys();
-            keys.into_iter().map(|key| values.get(key).copied().unwrap_or(0)).collect()
+        DataType::Map(..) => {
+            let maps = array.as_map();
+            sums(maps.value_offsets(), &bytes(maps.entries()))
         }
+        DataType::FixedSizeBinary(width) => {
+            vec![u64::try_from(*width).unwrap_or(0); array.len()]
+        }
+        DataType::Dictionary(..) => by_key(array, bytes),
         DataType::FixedSizeList(_, length) => {
             let lists = array.as_fixed_size_list();
             let length = usize::try_from(*length).unwrap_or(0);
@@ -118,6 +130,73 @@ pub(super) fn bytes(array: &dyn Array) -> Vec<u64> {
             vec![width; array.len()]
         }
     }
+}
+
+/// A number for each value of a dictionary's column.
+fn by_key(array: &dyn Array, measure: fn(&dyn Array) -> Vec<u64>) -> Vec<u64> {
+    let dictionary = array.as_any_dictionary();
+    let values = measure(dictionary.values());
+    if values.is_empty() {
+        return vec![0; array.len()];
+    }
+    let keys = dictionary.normalized_keys();
+    keys.into_iter().map(|key| values.get(key).copied().unwrap_or(0)).collect()
+}
+
+/// A number for each text; `None` for other types.
+fn of_texts(array: &dyn Array, measure: impl Fn(&str) -> u64) -> Option<Vec<u64>> {
+    let of = |text: Option<&str>| text.map_or(0, &measure);
+    Some(match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().iter().map(of).collect(),
+        DataType::LargeUtf8 => array.as_string::<i64>().iter().map(of).collect(),
+        DataType::Utf8View => array.as_string_view().iter().map(of).collect(),
+        _ => return None,
+    })
+}
+
+/// What the JSON of each value takes at most while it is made. The fields of a row are named in each.
+fn json_bytes(array: &dyn Array) -> Vec<u64> {
+    let of_lists = match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            sums(lists.value_offsets(), &json_bytes(lists.values()))
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            sums(lists.value_offsets(), &json_bytes(lists.values()))
+        }
+        DataType::FixedSizeList(_, length) => {
+            let lists = array.as_fixed_size_list();
+            let length = usize::try_from(*length).unwrap_or(0);
+            let values = json_bytes(lists.values());
+            (0..lists.len()).map(|at| values.iter().skip(at * length).take(length).sum()).collect()
+        }
+        DataType::Map(..) => {
+            let maps = array.as_map();
+            sums(maps.value_offsets(), &json_bytes(maps.entries()))
+        }
+        DataType::Struct(fields) => {
+            let names = fields.iter().map(|field| escaped(field.name())).sum::<u64>();
+            let mut sum = vec![names; array.len()];
+            for column in array.as_struct().columns() {
+                sum.iter_mut().zip(json_bytes(column)).for_each(|(sum, bytes)| *sum += bytes);
+            }
+            sum
+        }
+        DataType::Dictionary(..) => return by_key(array, json_bytes),
+        _ => of_texts(array, escaped).unwrap_or_else(|| bytes(array)),
+    };
+    of_lists.into_iter().map(|bytes| bytes.saturating_add(JSON_VALUE_BYTES)).collect()
+}
+
+/// Bytes of a text in JSON.
+fn escaped(text: &str) -> u64 {
+    let of_byte = |byte| match byte {
+        0..=31 => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    };
+    text.bytes().map(of_byte).sum()
 }
 
 /// Whether the values of a type may be of any length.

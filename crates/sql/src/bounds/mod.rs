@@ -26,7 +26,7 @@ use datafusion::execution::{FunctionRegistry, SessionState};
 
 use bounded_function::bounded;
 pub(crate) use function_rewrite::BoundRewrite;
-pub(crate) use row_width::{SMALL_BATCH_ROWS, has_joins, limit_row_width};
+pub(crate) use row_width::{SMALL_BATCH_ROWS, copies_rows, has_joins, limit_row_width};
 pub(crate) use wide_constants::WideConstants;
 
 use crate::limits::{QueryUsage, USAGE, size};

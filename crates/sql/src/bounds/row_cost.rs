@@ -7,10 +7,18 @@ use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::argument_size::FunctionArgument;
+use super::argument_size::{FunctionArgument, RowNumbers};
 
 /// Bytes of a list's item besides its value: an offset, or a view.
 const ITEM_BYTES: u64 = 16;
+/// Bytes of a list's item that a function takes out of its list.
+const OWNED_ITEM_BYTES: u64 = 128;
+/// Bytes of a value of a JSON text that was read, and of its copy as an item.
+const JSON_NODE_BYTES: u64 = 256;
+/// Steps of a comparison of two values of JSON.
+const JSON_PAIR_STEPS: u64 = 64;
+/// Widest field of `format`.
+const FIELD_BYTES: u64 = 10_000;
 /// Longest text of a number or an instant.
 const NUMBER_TEXT_BYTES: u64 = 32;
 /// Instructions of a regular expression that are as fast as one byte of a plain scan.
@@ -34,6 +42,8 @@ pub(super) enum CostModel {
     SumSeparated,
     /// The first argument as often as the second says.
     Repeat,
+    /// As [`Self::Repeat`], for the items of a list.
+    RepeatItem,
     /// As many characters as the second argument says.
     Pad,
     /// As many items as the second argument says, each like the third.
@@ -42,6 +52,18 @@ pub(super) enum CostModel {
     Series,
     /// The third argument for each occurrence of the second in the first.
     Replace,
+    /// The third argument for each item of the first.
+    ReplaceItems,
+    /// The longest argument for each `%` of the first.
+    Template,
+    /// JSON of all arguments.
+    Json,
+    /// The values of a JSON text.
+    JsonText,
+    /// Each value of one JSON text, or list, with each of the other.
+    JsonProduct,
+    /// The items of lists, one by one.
+    Items,
     /// The third argument for each match of the second in the first.
     RegexReplace,
     /// Groups of the pattern, each up to the first argument.
@@ -50,6 +72,10 @@ pub(super) enum CostModel {
     RegexSearch,
     /// A piece of the first argument for each occurrence of the second.
     Split,
+    /// A piece of the first argument for each match of the second.
+    RegexSplit,
+    /// Each group of the second argument for each of its matches in the first.
+    RegexMatches,
     /// The items of a list as texts, with separators.
     Join,
     /// A text for each letter of the format.
@@ -69,21 +95,35 @@ impl CostModel {
     pub(super) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "array_append" | "array_concat" | "array_prepend" | "arrays_zip" | "concat"
-            | "json_array_of" | "json_item" | "json_member" | "json_object_of" | "json_of"
-            | "json_row_of" | "make_array" | "map" | "overlay" | "string_concat"
-            | "wide_constant" => Self::Sum,
+            | "make_array" | "map" | "overlay" | "string_concat" | "wide_constant" => Self::Sum,
+            "json_array_of" | "json_item" | "json_member" | "json_object_of" | "json_of"
+            | "json_row_of" => Self::Json,
+            "json_get" | "json_get_text" | "json_has" | "json_in" | "json_item_texts"
+            | "json_items" | "json_keys" | "json_kind" | "json_length" | "json_path"
+            | "json_path_text" | "json_value_texts" | "json_values" | "jsonb_in" | "jsonb_key" => {
+                Self::JsonText
+            }
+            "contains_all" | "json_has_all" | "json_has_any" => Self::JsonProduct,
+            "array_remove" | "equals_any" | "round_elements" | "shares_any" | "trim_array" => {
+                Self::Items
+            }
             "concat_ws" => Self::SumSeparated,
-            "repeat" | "array_repeat" => Self::Repeat,
+            "repeat" => Self::Repeat,
+            "array_repeat" => Self::RepeatItem,
             "lpad" | "rpad" => Self::Pad,
             "array_resize" => Self::Resize,
             "generate_series" | "range" => Self::Series,
             "replace" => Self::Replace,
+            "array_replace" | "array_replace_all" | "array_replace_n" => Self::ReplaceItems,
+            "format" => Self::Template,
             "regexp_replace" => Self::RegexReplace,
             "regexp_match" => Self::RegexCaptures,
             "regexp_like" | "regexp_count" | "regexp_instr" => Self::RegexSearch,
             "string_to_array" => Self::Split,
+            "regexp_split_to_array" => Self::RegexSplit,
+            "regexp_all_matches" => Self::RegexMatches,
             "array_to_string" => Self::Join,
-            "to_char" => Self::Format,
+            "constant_to_char" | "time_to_char" | "to_char" | "value_to_char" => Self::Format,
             "translate" => Self::Translate,
             "levenshtein" => Self::TextProduct,
             "strpos" => Self::TextSearch,
@@ -97,12 +137,65 @@ impl CostModel {
         let arguments = values.iter().map(FunctionArgument::new).collect::<Result<Vec<_>>>()?;
         let is_scalar = values.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
         // What is a sum of scalars will be copied to each row.
-        let rows = if is_scalar && self != Self::Sum { 1 } else { rows };
-        let call = FunctionCall { pattern: pattern_steps(self, &arguments), arguments };
+        let is_copied = matches!(self, Self::Sum | Self::Json);
+        let rows = if is_scalar && !is_copied { 1 } else { rows };
+        let pattern = pattern_steps(self, &arguments);
+        let weights = arguments.iter().map(|argument| self.weights(argument)).collect();
+        let call = FunctionCall { arguments, pattern, weights };
         Ok((0..rows).map(|row| self.row(&call, row)).collect())
     }
 
+    /// What is counted in each argument beside its bytes.
+    fn weights(self, argument: &FunctionArgument) -> RowNumbers<u64> {
+        match self {
+            Self::Json => argument.json_bytes(),
+            Self::JsonText | Self::JsonProduct => argument.marks(b",:[{"),
+            Self::Template => argument.marks(b"%"),
+            Self::RegexMatches => argument.marks(b"("),
+            _ => RowNumbers::default(),
+        }
+    }
+
     fn row(self, call: &FunctionCall, row: usize) -> RowCost {
+        self.row_of_values(call, row).unwrap_or_else(|| self.row_of_texts(call, row))
+    }
+
+    /// Cost of functions that take lists, JSON or values of any type.
+    fn row_of_values(self, call: &FunctionCall, row: usize) -> Option<RowCost> {
+        let bytes = |at| call.bytes(at, row);
+        Some(match self {
+            Self::RepeatItem => {
+                of_bytes(bytes(0).max(ITEM_BYTES).saturating_mul(call.count(1, row)))
+            }
+            Self::ReplaceItems => {
+                let each = bytes(2).saturating_add(OWNED_ITEM_BYTES);
+                let items = call.items(0, row).saturating_mul(each);
+                of_bytes(bytes(0).saturating_add(items))
+            }
+            Self::Template => {
+                let longest = (1..call.arguments.len()).map(bytes).max().unwrap_or(0);
+                let each = longest.saturating_mul(2).saturating_add(FIELD_BYTES);
+                of_bytes(bytes(0).saturating_add(call.weight([0, row]).saturating_mul(each)))
+            }
+            Self::Json => {
+                let all = (0..call.arguments.len()).map(|at| call.weight([at, row]));
+                of_bytes(all.fold(0, u64::saturating_add))
+            }
+            Self::JsonText => of_bytes(call.json_text([0, row])),
+            Self::JsonProduct => call.json_product(row),
+            Self::Items => of_bytes(call.owned_items(row)),
+            Self::RegexSplit | Self::RegexMatches => {
+                let groups = call.weight([1, row]).saturating_add(1);
+                RowCost {
+                    bytes: bytes(0).saturating_mul(groups).saturating_mul(OWNED_ITEM_BYTES),
+                    steps: bytes(0).saturating_mul(call.pattern),
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    fn row_of_texts(self, call: &FunctionCall, row: usize) -> RowCost {
         let bytes = |at| call.bytes(at, row);
         match self {
             Self::Sum => of_bytes(call.sum(row)),
@@ -151,6 +244,7 @@ impl CostModel {
                 let pairs = call.items(0, row).saturating_mul(call.items(1, row));
                 RowCost { bytes: 1, steps: pairs.saturating_mul(4) }
             }
+            _ => RowCost::default(),
         }
     }
 }
@@ -168,6 +262,8 @@ struct FunctionCall {
     arguments: Vec<FunctionArgument>,
     /// Steps for each byte that a pattern reads.
     pattern: u64,
+    /// Of each argument; see [`CostModel::weights`].
+    weights: Vec<RowNumbers<u64>>,
 }
 
 impl FunctionCall {
@@ -177,6 +273,32 @@ impl FunctionCall {
 
     fn items(&self, at: usize, row: usize) -> u64 {
         self.arguments.get(at).map_or(0, |argument| argument.items(row))
+    }
+
+    fn weight(&self, [at, row]: [usize; 2]) -> u64 {
+        self.weights.get(at).map_or(0, |weights| weights.of(row))
+    }
+
+    /// Bytes of a JSON text that was read.
+    fn json_text(&self, [at, row]: [usize; 2]) -> u64 {
+        let values = (self.weight([at, row]) + 1).saturating_mul(JSON_NODE_BYTES);
+        self.bytes(at, row).saturating_mul(2).saturating_add(values)
+    }
+
+    fn json_product(&self, row: usize) -> RowCost {
+        let count = |at| self.items(at, row).saturating_add(self.weight([at, row])) + 1;
+        // Lists are looked up by their hashes.
+        let pairs = if self.items(0, row) > 0 { 0 } else { count(0).saturating_mul(count(1)) };
+        let texts = self.json_text([0, row]).saturating_add(self.json_text([1, row]));
+        let bytes = texts.saturating_add(self.owned_items(row));
+        RowCost { bytes, steps: bytes.max(pairs.saturating_mul(JSON_PAIR_STEPS)) }
+    }
+
+    /// Bytes of all arguments, with the items of lists one by one.
+    fn owned_items(&self, row: usize) -> u64 {
+        let items = (0..self.arguments.len()).map(|at| self.items(at, row));
+        let items = items.fold(0, u64::saturating_add);
+        self.sum(row).saturating_add(items.saturating_mul(OWNED_ITEM_BYTES))
     }
 
     /// A number that is not negative.
@@ -219,7 +341,11 @@ impl FunctionCall {
 fn pattern_steps(model: CostModel, arguments: &[FunctionArgument]) -> u64 {
     let has_pattern = matches!(
         model,
-        CostModel::RegexReplace | CostModel::RegexCaptures | CostModel::RegexSearch
+        CostModel::RegexReplace
+            | CostModel::RegexCaptures
+            | CostModel::RegexSearch
+            | CostModel::RegexSplit
+            | CostModel::RegexMatches
     );
     let Some(argument) = arguments.get(1).filter(|_| has_pattern) else { return 1 };
     let text = argument.constant_text();
@@ -278,6 +404,11 @@ mod tests {
         assert!(cost("range", &[whole(5), whole(1005), whole(10)]).bytes >= 800);
         assert!(cost("range", &[whole(i64::MIN), whole(i64::MAX)]).bytes > 1 << 60);
         assert_eq!(cost("levenshtein", &[text(&"a".repeat(300)), text("abc")]).steps, 900);
+        assert!(cost("format", &[text("%1$s%1$s"), text(&"a".repeat(5000))]).bytes >= 20_000);
+        assert!(cost("json_of", &[text("\u{1}\u{1}\"")]).bytes >= 16);
+        assert!(cost("json_in", &[text("[1,1,1,1]")]).bytes >= 5 * 80);
+        let (one, other) = ("[1,".repeat(50_000), "2,".repeat(50_000));
+        assert!(cost("contains_all", &[text(&one), text(&other)]).steps > 2_000_000_000);
         assert_eq!(cost("string_to_array", &[text("a,b,c"), text(",")]).bytes, 5 + 6 * 16);
     }
 

@@ -58,7 +58,8 @@ pub(crate) fn has_joins(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_join || plan.children().into_iter().any(has_joins)
 }
 
-fn copies_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether an operator makes any number of rows of one.
+pub(crate) fn copies_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HashJoinExec>()
         || plan.is::<NestedLoopJoinExec>()
         || plan.is::<CrossJoinExec>()

@@ -18,6 +18,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::argument_size::is_variable;
 use super::bounded_function::bounded;
+use crate::limits::size;
 
 const NAME: &str = "wide_constant";
 /// Constants of fewer bytes are copied without a check: 8,192 copies have at most 32 MiB.
@@ -74,6 +75,7 @@ fn wrap_in(expr: Expr) -> Result<Transformed<Expr>> {
                 wrap_below(part)?
             }
             Expr::AggregateFunction(mut call) => {
+                check_separators(&call.params.args)?;
                 // Others than the first must be constants, such as separators.
                 let Some(first) = call.params.args.first_mut() else {
                     return Ok(skip(Expr::AggregateFunction(call)));
@@ -92,6 +94,22 @@ fn wrap_in(expr: Expr) -> Result<Transformed<Expr>> {
             other => Transformed::no(other),
         })
     })
+}
+
+/// Refuses long constants that an aggregate adds for each row: `string_agg(x, '(1 MB)')`.
+fn check_separators(args: &[Expr]) -> Result<()> {
+    let widest = args.iter().skip(1).filter_map(|arg| match arg {
+        Expr::Literal(value, _) => Some(value.size()),
+        _ => None,
+    });
+    match widest.max() {
+        Some(bytes) if bytes > NARROW_BYTES => exec_err!(
+            "an aggregate would add a constant of {} for each row, the limit is {}",
+            size(bytes as u64),
+            size(NARROW_BYTES as u64)
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Wraps constants below a node that does not copy its own.

@@ -1,7 +1,8 @@
 //! Bounds the results of window functions, which no operator reserves.
 //!
 //! `array_agg(host) over ()` copies the array of all rows to each row: 14 GB for 60,000 rows. The
-//! bytes of the results are added up for the whole query.
+//! bytes of the results are added up for the whole query. A partition of millions of rows is one step of the
+//! engine, so the time is checked within it.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,9 +28,8 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use super::EvaluationLimit;
 
-/// Aggregate functions whose result may be of any length.
-const AGGREGATES: &[&str] =
-    &["array_agg", "first_value", "last_value", "max", "min", "nth_value", "string_agg", "top_k"];
+/// Results of a window between two checks of the time: all rows of a partition are one step of the engine.
+const RESULTS_PER_CHECK: u32 = 1024;
 /// Window functions that return values of other rows.
 const FUNCTIONS: &[&str] = &["first_value", "lag", "last_value", "lead", "nth_value"];
 /// Results up to this size are not added up: they are as wide as usual columns.
@@ -38,9 +38,7 @@ const NARROW_BYTES: u64 = 1024;
 /// Bounds a window function's call.
 pub(super) fn bind(mut call: Box<WindowFunction>) -> Transformed<Expr> {
     let bounded = match &call.fun {
-        WindowFunctionDefinition::AggregateUDF(function)
-            if AGGREGATES.contains(&function.name()) && !is_bounded_aggregate(function) =>
-        {
+        WindowFunctionDefinition::AggregateUDF(function) if !is_bounded_aggregate(function) => {
             let function = BoundedAggregate { inner: AggregateUDF::clone(function) };
             let function = Arc::new(AggregateUDF::new_from_impl(function));
             WindowFunctionDefinition::AggregateUDF(function)
@@ -82,7 +80,7 @@ impl BoundedAggregate {
     fn wrap(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         let limit = EvaluationLimit::current();
         let function = self.inner.name().to_owned();
-        Box::new(BoundedAccumulator { inner, function, limit, rows: 0, has_result: false })
+        Box::new(BoundedAccumulator { inner, function, limit, rows: 0, results: 0 })
     }
 }
 
@@ -184,7 +182,7 @@ struct BoundedAccumulator {
     limit: EvaluationLimit,
     /// Rows of the frame so far.
     rows: u64,
-    has_result: bool,
+    results: u32,
 }
 
 impl fmt::Debug for BoundedAccumulator {
@@ -201,10 +199,16 @@ impl Accumulator for BoundedAccumulator {
 
     /// The first result may be the only one, for all rows of its partition.
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let copies = if self.has_result { 1 } else { self.rows };
+        let copies = if self.results > 0 { 1 } else { self.rows };
         let result = self.inner.evaluate()?;
-        self.has_result = true;
-        self.limit.add_window_bytes(&self.function, bytes(&result).saturating_mul(copies))?;
+        self.results = self.results.wrapping_add(1).max(1);
+        if self.results.is_multiple_of(RESULTS_PER_CHECK) {
+            self.limit.check_time(&self.function)?;
+        }
+        match bytes(&result).saturating_mul(copies) {
+            0 => {}
+            bytes => self.limit.add_window_bytes(&self.function, bytes)?,
+        }
         Ok(result)
     }
 
@@ -346,5 +350,43 @@ impl PartitionEvaluator for BoundedEvaluator {
 
     fn include_rank(&self) -> bool {
         self.inner.include_rank()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use datafusion::functions_aggregate::count::count_udaf;
+
+    use super::*;
+
+    #[test]
+    fn a_long_partition_ends_within_it() {
+        let limit = EvaluationLimit {
+            bytes: u64::MAX,
+            usage: None,
+            timeout: Duration::ZERO,
+            started: Instant::now(),
+        };
+        let count = count_udaf();
+        let field: FieldRef = Arc::new(arrow_schema::Field::new("n", DataType::Int64, false));
+        let inner = count.accumulator(AccumulatorArgs {
+            return_field: Arc::clone(&field),
+            schema: &arrow_schema::Schema::empty(),
+            ignore_nulls: false,
+            order_bys: &[],
+            is_reversed: false,
+            name: "count",
+            is_distinct: false,
+            exprs: &[],
+            expr_fields: &[],
+        });
+        let inner = inner.expect("count has one");
+        let mut window =
+            BoundedAccumulator { inner, function: "count".to_owned(), limit, rows: 0, results: 0 };
+        let ended = (0..2 * RESULTS_PER_CHECK).find_map(|_| window.evaluate().err());
+        let text = ended.map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("`count` was stopped"), "{text}");
     }
 }

@@ -341,13 +341,13 @@ pub(super) fn plain_name(expr: &Expr) -> String {
 #[cfg(test)]
 mod tests {
     use arrow_schema::DataType;
-    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::parser::Parser;
+    use weir_dialect::PostgresSyntax;
 
     use super::*;
 
     fn names(sql: &str) -> Vec<String> {
-        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).expect(sql);
+        let mut statements = Parser::parse_sql(&PostgresSyntax, sql).expect(sql);
         let names = output_names(&statements.remove(0)).expect("a query");
         let names = names.into_iter().map(|name| match name {
             OutputName::Column(name) => name,

@@ -25,7 +25,6 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, SchemaRef};
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::MemoryCatalogProvider;
-use datafusion::common::config::Dialect;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
@@ -35,8 +34,8 @@ use datafusion::sql::sqlparser::ast;
 use weir_datafile::{ErrorKind, StoreError};
 
 use crate::join_subqueries;
+use crate::planning::parse_statement;
 use crate::relation_count::check_relations;
-use crate::statement_size::check_query;
 
 pub(crate) use column_names::{OutputName, renamed};
 use parameters::ParameterUses;
@@ -67,7 +66,6 @@ impl Postgres {
 fn extended(own: &SessionState) -> SessionState {
     let mut state = own.clone();
     let options = state.config_mut().options_mut();
-    options.sql_parser.dialect = Dialect::PostgreSQL;
     // The catalog has its own `information_schema`, with PostgreSQL's type names.
     options.catalog.information_schema = false;
     for function in functions::all().into_iter().chain(connect_functions::all()) {
@@ -122,8 +120,7 @@ pub(crate) async fn plan(
 }
 
 fn parse(state: &SessionState, sql: &str) -> Result<Statement, DataFusionError> {
-    check_query(sql)?;
-    let statement = state.sql_to_statement(sql, &Dialect::PostgreSQL)?;
+    let statement = parse_statement(state, sql)?;
     check_relations(&statement)?;
     Ok(statement)
 }
@@ -141,7 +138,7 @@ fn rewrite_all(
         }
         _ => {}
     }
-    weir_semantics::rewrite(statement)
+    weir_semantics::rewrite(statement, &relation::columns_of)
 }
 
 fn rewrite_one(statement: &mut ast::Statement, settings: &ClientSettings) {

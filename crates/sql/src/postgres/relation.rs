@@ -102,6 +102,18 @@ fn type_of_kind(kind: &str) -> DataType {
     }
 }
 
+/// Columns of a relation by schema and name, such as `pg_catalog.pg_class`.
+pub(super) fn columns_of(name: &str) -> Option<Vec<&'static str>> {
+    let (schema, name) = name.split_once('.')?;
+    let lists = match schema {
+        "pg_catalog" => [EMPTY, &FILLED],
+        "information_schema" => [EMPTY_INFORMATION, &FILLED_INFORMATION],
+        _ => return None,
+    };
+    let relation = lists.into_iter().flatten().find(|relation| relation.name == name)?;
+    Some(relation.columns().map(|(name, _)| name).collect())
+}
+
 /// Kinds of all columns by name; a name means the same in each relation.
 fn kinds() -> &'static HashMap<&'static str, &'static str> {
     static KINDS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {

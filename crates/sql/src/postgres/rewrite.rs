@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
     visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use weir_dialect::PostgresSyntax;
 
 use super::catalog::is_catalog;
 use super::fragments::query;
@@ -153,7 +153,7 @@ fn is_user(parts: &[String]) -> bool {
 
 /// Replaces an expression with the parsed `sql`; keeps it if that does not parse.
 fn replace(expr: &mut Expr, sql: impl AsRef<str>) {
-    let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql.as_ref());
+    let parser = Parser::new(&PostgresSyntax).try_with_sql(sql.as_ref());
     if let Ok(new) = parser.and_then(|mut parser| parser.parse_expr()) {
         *expr = new;
     }
@@ -174,6 +174,9 @@ fn operator(name: &str) -> Option<BinaryOperator> {
     })
 }
 
+/// Function that a constant `::regnamespace` becomes.
+const OID_OF_NAMESPACE: &str = "to_regnamespace";
+
 /// Rewrites a cast to a type that the engine lacks.
 fn cast(inner: &Expr, data_type: &str) -> Option<String> {
     let name = data_type.to_lowercase().replace('"', "");
@@ -190,7 +193,14 @@ fn cast(inner: &Expr, data_type: &str) -> Option<String> {
         // TypeORM joins the quoted names of schema and type.
         "regtype" if is_joined(inner) => format!("format_type(to_regtype({inner}), NULL)"),
         "regtype" if !is_name(inner) => format!("format_type({inner}, NULL)"),
-        "oid" if let Some(named) = class_name_of(inner) => format!("{OID_OF_CLASS}({named})"),
+        "oid" if let Some(named) = argument_of(NAME_OF_CLASS, inner) => {
+            format!("{OID_OF_CLASS}({named})")
+        }
+        // As an OID it is compared; as a text it is the name again.
+        "regnamespace" if is_name(inner) => format!("{OID_OF_NAMESPACE}({inner})"),
+        "text" | "varchar" | "name" if let Some(named) = argument_of(OID_OF_NAMESPACE, inner) => {
+            format!("CAST({named} AS TEXT)")
+        }
         "oid" | "xid" | "cid" => format!("CAST({inner} AS BIGINT)"),
         "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" | "name"
         | "cstring" => {
@@ -201,13 +211,13 @@ fn cast(inner: &Expr, data_type: &str) -> Option<String> {
     })
 }
 
-/// The operand of a `::regclass` cast that was rewritten to give the name.
-fn class_name_of(expr: &Expr) -> Option<&Expr> {
+/// The only argument of a call of this function, such as of one that a cast became.
+fn argument_of<'a>(function_name: &str, expr: &'a Expr) -> Option<&'a Expr> {
     let Expr::Function(function) = expr else { return None };
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.as_slice() {
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(named))]
-            if parts(&function.name) == [NAME_OF_CLASS] =>
+            if parts(&function.name) == [function_name] =>
         {
             Some(named)
         }

@@ -267,6 +267,15 @@ fn functions_that_clients_call_at_connect_answer() {
         ),
         ("select columns.* from information_schema.columns limit 1", "weir"),
         (
+            "select typname from pg_type where typnamespace = 'pg_catalog'::regnamespace and oid = 16",
+            "bool",
+        ),
+        ("select 'public'::regnamespace::text", "public"),
+        (
+            "select row_to_json(n.*) from pg_namespace n where oid = 'public'::regnamespace",
+            "{\"oid\":2200,\"nspname\":\"public\",\"nspowner\":10,\"nspacl\":null}",
+        ),
+        (
             "select count(*) > 3 from pg_type t join pg_proc p on p.oid = t.typreceive where p.proname = 'array_recv'",
             "true",
         ),
