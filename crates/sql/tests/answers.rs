@@ -7,7 +7,8 @@
 //!
 //! `trackers.tsv` has situations of public reports: apache/datafusion#24985, #24854, #23410, #22067,
 //! #24369, #11275, #13779, #13558, #12570, #9804, #19427, #13962, #25175, #1688, #10881, #13211, #6099,
-//! #17681, #24246, #621, #12932, #8391, #25262, risingwavelabs/risingwave#12072,
+//! #17681, #24246, #621, #12932, #8391, #21246, #25244, #25262, #25296, #23692, #24507, #24894, #25473,
+//! #25474, apache/datafusion-sqlparser-rs#2436, MaterializeInc/materialize#37061, risingwavelabs/risingwave#12072,
 //! apache/datafusion-comet#2649, dolthub/dolt#5209, duckdb/duckdb#19017.
 //!
 //! `WEIR_ANSWERS_FROM=port` records the answers again with `psql` from a server on this host whose
@@ -29,7 +30,7 @@ use tokio::runtime::Runtime;
 use weir_datafile::Snapshot;
 use weir_dialect::{IntervalParts, array_element_text, double_text, real_text, timestamp_text};
 use weir_sql::{EngineOptions, Query, QueryEngine};
-use weir_tables::{FixedClock, Micros};
+use weir_tables::{FixedClock, Micros, Request, RequestRows, Rows};
 
 /// 2026-11-20T12:00:00Z.
 const NOON: Micros = Micros(1_795_176_000_000_000);
@@ -81,7 +82,11 @@ fn engine() -> QueryEngine {
 }
 
 async fn ask(engine: &QueryEngine, query: Query) -> Result<String, String> {
-    let stream = engine.stream(Snapshot::new(), query).await.map_err(|error| error.to_string())?;
+    ask_over(engine, Snapshot::new(), query).await
+}
+
+async fn ask_over(engine: &QueryEngine, view: Snapshot, query: Query) -> Result<String, String> {
+    let stream = engine.stream(view, query).await.map_err(|error| error.to_string())?;
     let result = stream.collect().await.map_err(|error| error.to_string())?;
     let mut rows = Vec::new();
     for batch in &result.batches {
@@ -235,6 +240,44 @@ fn compare(one: &RecordedAnswer, found: &Result<String, String>) -> AnswerState 
         Err(_) if one.answer == ERROR => AnswerState::Right,
         Err(_) => AnswerState::Refused,
     }
+}
+
+/// `sum` of a `bigint` is a `numeric` in PostgreSQL, that of an `integer` a `bigint`.
+#[test]
+fn quotients_of_sums_over_tables_are_fractions() {
+    let mut rows = RequestRows::default();
+    for (bytes, status) in [(1, 200), (2, 500), (4, 200)] {
+        rows.push(&Request {
+            ts: NOON,
+            response_bytes: Some(bytes),
+            http_response_status_code: Some(status),
+            ..Default::default()
+        });
+    }
+    let mut view = Snapshot::new();
+    view.push(&weir_tables::Batch { table: RequestRows::SPEC, rows: rows.finish() });
+    let (runtime, engine) = (Runtime::new().unwrap(), engine());
+    for (item, expected) in [
+        ("sum(response_bytes) / 2", "3.5"),
+        ("1 / sum(response_bytes) * 7", "1"),
+        ("8 * sum(response_bytes) / nullif(2 * count(*), 0)", "9.333333333333334"),
+        (
+            "sum(response_bytes) filter (where response_bytes < 2) / (0 + sum(response_bytes))",
+            "0.14285714285714285",
+        ),
+        ("max(response_bytes) / 3", "1"),
+        ("sum(http_response_status_code) / 8", "112.5"),
+        ("sum(http_response_status_code::int) / 8", "112"),
+        ("sum(case when http_response_status_code = 500 then 1 else 0 end) / count(*)", "0"),
+    ] {
+        let query = Query::new(&format!("select {item} from request"));
+        let answer = runtime.block_on(ask_over(&engine, view.clone(), query)).unwrap();
+        assert_eq!(answer, expected, "{item}");
+    }
+    let shares = "select response_bytes / sum(response_bytes) over () as share from request";
+    let query = Query::new(&format!("select max(share) from ({shares}) t"));
+    let answer = runtime.block_on(ask_over(&engine, view, query)).unwrap();
+    assert_eq!(answer, "0.5714285714285714");
 }
 
 #[test]

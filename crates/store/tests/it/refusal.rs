@@ -203,9 +203,7 @@ async fn mistakes_in_sql_come_with_the_nearest_name() {
     .await;
     check(
         "select 1; select 2",
-        expect![[r#"
-            only one statement is run at a time
-            hint: send the others separately"#]],
+        expect!["cannot run 2 statements as one query: send them one by one"],
     )
     .await;
 }

@@ -1,5 +1,4 @@
-//! Queries distributed over all hubs: the same results, fragments on each hub, and results even
-//! when a hub dies in the middle.
+//! Queries distributed over all hubs: the same results, also when a hub dies in the middle.
 
 use std::collections::HashMap;
 use std::io;
@@ -50,8 +49,7 @@ impl Pieces {
     }
 }
 
-/// Responds until it breaks off or the hub is gone: two hubs with connections to each other would
-/// never end.
+/// Responds until it breaks off or the hub is gone, so that hubs connected to each other end.
 async fn serve(
     stream: tokio::io::DuplexStream,
     hub: Weak<Store>,
@@ -120,6 +118,18 @@ async fn fill(hubs: &[&Arc<Store>]) {
     }
 }
 
+/// Answer in which these hubs take part; on a busy machine, one that responds late is skipped first.
+async fn ask_with(fleet: &Fleet, hub: &Store, sql: &str, names: &[&str]) -> String {
+    let mut answer = String::new();
+    eventually(async || {
+        answer = ask(hub, sql).await;
+        let ran = fleet.near.1.ran();
+        names.iter().all(|name| ran.contains_key(*name))
+    })
+    .await;
+    answer
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_and_four_hubs_answer_together_as_one_alone() {
     let Some(mut fleet) = Fleet::start("two_and_four_hubs_answer_together_as_one_alone") else {
@@ -132,11 +142,7 @@ async fn two_and_four_hubs_answer_together_as_one_alone() {
     fill(&[&alone, &first]).await;
     let compare = async |names: &[&str]| {
         for sql in QUERIES {
-            assert_eq!(ask(&first, sql).await, ask(&alone, sql).await, "{sql}");
-            let ran = fleet.near.1.ran();
-            for name in names {
-                assert!(ran.contains_key(*name), "`{name}` did nothing of {sql}: {ran:?}");
-            }
+            assert_eq!(ask_with(&fleet, &first, sql, names).await, ask(&alone, sql).await, "{sql}");
         }
     };
     compare(&["alone"]).await;
@@ -154,8 +160,7 @@ async fn query_goes_on_without_a_hub_that_goes() {
     fill(&[&one, &two]).await;
     two.flush().await.unwrap();
     let sum = "select sum(source_offset) from log";
-    assert_eq!(number(&one, sum).await, (0..600).sum::<i64>());
-    assert!(fleet.near.1.ran().contains_key("two"));
+    assert!(ask_with(&fleet, &one, sum, &["two"]).await.contains("179700"));
     fleet.near.1.breaks.store(true, Ordering::SeqCst);
     assert_eq!(number(&one, sum).await, (0..600).sum::<i64>());
     fleet.near.1.breaks.store(false, Ordering::SeqCst);
@@ -189,8 +194,7 @@ async fn joins_that_hubs_have_no_memory_for_go_on_on_disk() {
         format!("select count(*), sum(a.k), sum(b.k) from {many} a join {many} b on {condition}")
     };
     let equal = by("a.k = b.k + 7");
-    assert_eq!(ask(&small, &equal).await, ask(&alone, &equal).await);
-    assert!(fleet.near.1.ran().contains_key("alone"));
+    assert_eq!(ask_with(&fleet, &small, &equal, &["alone"]).await, ask(&alone, &equal).await);
     let ended = small.take_ended_queries().0;
     assert_eq!(ended[0].end, QueryEnd::Answered);
     assert!(ended[0].memory_bytes > 4 << 20, "{ended:?}");
@@ -226,23 +230,29 @@ async fn what_other_hubs_read_counts_for_who_asks() {
         ask(hub, QueryLimits::default()).await.0.unwrap();
     }
     let by_itself = ask(&alone, QueryLimits::default()).await;
-    let (outcome, together, has_helped) = ask(&one, QueryLimits::default()).await;
-    outcome.unwrap();
-    assert!(has_helped && !by_itself.2);
     let bytes = by_itself.1.read_bytes;
-    assert!(bytes > 1000, "{:?}", by_itself.1);
-    assert_eq!((together.read_bytes, together.reads), (bytes, by_itself.1.reads));
-    // Each hub's part is within the limit, both together exceed it.
-    let limits = QueryLimits { read_bytes: bytes * 7 / 8, ..QueryLimits::default() };
-    let (outcome, ended, has_helped) = ask(&one, limits).await;
-    let error = outcome.unwrap_err();
-    assert!(has_helped, "{error}");
-    assert_eq!((error.kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read), "{error}");
-    assert!(error.message.starts_with("the query was stopped at "), "{error}");
-    // One hub's part alone exceeds it.
-    let limits = QueryLimits { read_bytes: bytes / 8, ..QueryLimits::default() };
-    let (outcome, ended, _) = ask(&one, limits).await;
+    assert!(!by_itself.2 && bytes > 1000, "{:?}", by_itself.1);
+    eventually(async || {
+        let (outcome, together, has_helped) = ask(&one, QueryLimits::default()).await;
+        outcome.unwrap();
+        has_helped && (together.read_bytes, together.reads) == (bytes, by_itself.1.reads)
+    })
+    .await;
+    // Both hubs' parts together exceed the limit, then each alone.
+    eventually(async || {
+        let (outcome, ended, has_helped) = ask(&one, reading(bytes * 7 / 8)).await;
+        let error = outcome.unwrap_err();
+        assert_eq!((error.kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read), "{error}");
+        assert!(error.message.starts_with("the query was stopped at "), "{error}");
+        has_helped
+    })
+    .await;
+    let (outcome, ended, _) = ask(&one, reading(bytes / 8)).await;
     assert_eq!((outcome.unwrap_err().kind, ended.end), (ErrorKind::QueryLimit, QueryEnd::Read));
+}
+
+fn reading(read_bytes: u64) -> QueryLimits {
+    QueryLimits { read_bytes, ..QueryLimits::default() }
 }
 
 fn telling(options: StoreOptions) -> StoreOptions {

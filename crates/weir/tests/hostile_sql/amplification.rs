@@ -79,6 +79,38 @@ async fn functions_that_amplify_are_refused() {
     }
 }
 
+/// Templates, JSON and lists whose items are taken one by one.
+#[tokio::test]
+async fn functions_of_json_and_items_are_refused() {
+    let store = store();
+    for (sql, function) in [
+        ("select octet_length(format(repeat('%1$s', 100000), repeat('x', 1000000)))", "format"),
+        (
+            "select array_length(array_replace(array_repeat('a', 1000000), 'a', repeat('x', 1000000)))",
+            "array_replace",
+        ),
+        ("select json_array_length(('[' || repeat('1,', 10000000) || '1]')::json)", "json_in"),
+        (
+            "select ('[' || repeat('1,', 60000) || '1]')::jsonb @> ('[' || repeat('2,', 60000) || '2]')::jsonb",
+            "contains_all",
+        ),
+        ("select to_json(repeat(chr(1), 30000000))", "json_of"),
+        ("select 5 = any(range(0, 6000000))", "equals_any"),
+        ("select to_char(now(), repeat('Month ', 5000000))", "to_char"),
+        ("select string_agg(h, repeat('x', 100000)) from ROWS", "for each row"),
+    ] {
+        is_refused(&store, sql, function).await;
+    }
+    for (sql, expected) in [
+        ("select format('%s-%5s', 'a', 'b') as x", "a-    b"),
+        ("select json_build_object('a', 'b')::text as x", "{\"a\" : \"b\"}"),
+        ("select ('[1,2]'::jsonb @> '2'::jsonb)::text as x", "true"),
+    ] {
+        let answer = ask(&store, sql).await;
+        assert!(answer.contains(expected), "{sql}: {answer}");
+    }
+}
+
 /// Queries that ended or stalled other databases.
 #[tokio::test]
 async fn queries_of_public_reports_are_refused() {
@@ -515,4 +547,20 @@ async fn hostile_queries_are_answered_or_refused() {
         }
     }
     assert_eq!(run(&store, "select 1").await, Ok(1));
+}
+
+/// Each of them took a thread for hours.
+#[tokio::test]
+async fn joins_end_with_their_query() {
+    const SERIES: &str =
+        "select sum(1) from generate_series(1, 1000000000) a, generate_series(1, 1000000000) b";
+    const NEVER_TRUE: &str = "with s as (select value % 2 as k, value as v from generate_series(1, 100000)) \
+        select count(*) from s a join s b on a.k = b.k join s c on b.k = c.k where a.v + c.v > 1000000000";
+    let store = store();
+    for sql in [SERIES, NEVER_TRUE].into_iter().cycle().take(12) {
+        let limits = QueryLimits { timeout: Duration::from_millis(500), ..QueryLimits::default() };
+        let ended = store.query(Query::new(sql).limits(limits)).run().await;
+        assert_eq!(ended.map_err(|error| error.kind).err(), Some(ErrorKind::QueryLimit));
+    }
+    assert_eq!(run(&store, "select sum(value) from generate_series(1, 1000)").await, Ok(1));
 }

@@ -207,7 +207,7 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
     let side = format!("(select source, source_offset as n from {dated}");
     let sql = format!(
         "select count(*) from {side}) a join {side}) b on a.source = b.source
-         join {side} and body like '%dated 11%') c on b.source = c.source and a.n + b.n >= c.n - 1000000000"
+         join {side} and body ~ 'dated 11[0-3]') c on b.source = c.source and a.n + b.n >= c.n - 1000000000"
     );
     let before = pieces(&second);
     let url = first.url.clone();
@@ -218,8 +218,8 @@ fn query_survives_a_hub(log: &Path, first: &Weir, second: Weir) {
     assert!(!asking.is_finished(), "it was too quick: {:?}", asking.join());
     second.kill();
     let answer = asking.join().expect("it was asked");
-    // 11, 110 to 119 and 1100 to 1199.
-    assert_eq!(answer, (1200 * 1200 * 111).to_string());
+    // 110 to 113 and 1100 to 1139: the answer comes within the time limit beside other tests.
+    assert_eq!(answer, (1200 * 1200 * 44).to_string());
 }
 
 fn pieces(hub: &Weir) -> Option<u64> {
