@@ -30,6 +30,7 @@ mod conntrack_stat;
 mod cpu_stat;
 mod deleted_file;
 mod disk_stat;
+mod file_lock_wait;
 mod filesystem;
 mod firewall_rule;
 mod host_info;
@@ -191,6 +192,7 @@ fn collectors(view: &View) -> Vec<CollectorEntry> {
         entry("cgroup_stat", 1.0, cgroup_stat::CgroupStatCollector::default()),
         entry("disk_stat", 1.0, disk_stat::DiskStatCollector::new(view)),
         entry("filesystem", 2.0, filesystem::FilesystemCollector::default()),
+        entry("file_lock_wait", 2.0, file_lock_wait::FileLockWaitCollector::default()),
         entry("pg_activity", 1.0, pg_activity::PgActivityCollector::default()),
         entry("process_stat", 1.0, process_stat::ProcessStatCollector::default()),
         entry("raid", 10.0, raid::RaidCollector::new(view)),

@@ -36,6 +36,7 @@ specs! {
     tcp_path: TcpPath, TcpPathRows, Agent;
     tcp_connect: TcpConnect, TcpConnectRows, Agent;
     tcp_wait: TcpWait, TcpWaitRows, Agent;
+    file_lock_wait: FileLockWait, FileLockWaitRows, Agent;
     pg_activity: PgActivity, PgActivityRows, Agent;
     sock_stat: SockStat, SockStatRows, Agent;
     net_dev: NetDev, NetDevRows, Agent;
