@@ -15,7 +15,7 @@ when = [
 explains = [
   "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_queue",
   "proxy.retry_amplification", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait", "tcp.close_wait_leak",
   "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning", "app.service_hangs",

@@ -18,7 +18,7 @@ union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
   "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.close_wait_leak",
   "unix.accept_queue_full", "slo.burning", "proxy.upstream_hangs",

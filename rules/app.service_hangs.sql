@@ -24,7 +24,7 @@ group by host, netns, server_address, server_port having count(*) >= 2 or max(lo
 explains = [
   "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
   "app.service_unreachable", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.workers_exhausted",
+  "app.socket_backlog_full", "app.worker_timeout", "app.workers_die", "app.lock_pileup", "app.workers_exhausted",
   "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors", "proxy.haproxy_queue",
   "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification", "proxy.retry_storm",
   "proxy.upstream_errors", "proxy.upstream_hangs", "proxy.upstream_timeout",

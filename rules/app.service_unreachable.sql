@@ -22,7 +22,7 @@ union all select 1 from log where coalesce(attrs['error'], attrs['err'], attrs['
 explains = [
   "app.errors", "app.errors_quiet", "app.pool_exhausted", "app.requests_stopped",
   "app.service_rejects", "app.slow", "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_die", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
+  "app.workers_die", "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway",
   "proxy.haproxy_errors", "proxy.haproxy_slow", "proxy.upstream_errors", "proxy.upstream_timeout",
   "proxy.upstream_hangs",
 ]

@@ -12,7 +12,7 @@ when = "select host from cgroup_stat where cpu_throttled_periods_total > 0 and t
 explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.slow", "app.slow_outlier", "app.slow_quiet",
   "app.slow_requests_logged", "app.slow_url", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.not_answering",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.not_answering",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "app.service_hangs",

@@ -15,7 +15,7 @@ explains = [
   "app.blocked_on_store", "app.check_failing", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.slow",
   "app.slow_quiet", "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "proxy.bad_gateway", "proxy.haproxy_errors",
   "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",
   "tcp.close_wait_leak", "tcp.listen_overflow", "unix.accept_queue_full", "slo.burning",

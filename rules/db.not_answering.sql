@@ -16,7 +16,7 @@ explains = [
   "app.health_digest_missing", "app.pool_exhausted", "app.requests_stopped", "app.service_rejects",
   "app.service_unreachable", "wire.connect_unanswered", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "db.replica_behind", "proxy.bad_gateway",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "db.replica_behind", "proxy.bad_gateway",
   "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue",
   "proxy.haproxy_slow", "proxy.retry_amplification", "proxy.retry_storm", "proxy.upstream_errors",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",

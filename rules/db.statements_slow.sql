@@ -14,7 +14,7 @@ when = "select 1 from db_server where (longest_statement_seconds >= 5 or session
 explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
   "app.requests_stopped", "app.slow", "app.slow_quiet", "app.slow_requests_logged",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "app.socket_backlog_full", "app.worker_timeout", "app.lock_pileup", "app.workers_exhausted", "client.aborts_499",
   "cpu.saturated", "db.connections_exhausted", "proxy.bad_gateway", "proxy.haproxy_backlog",
   "proxy.haproxy_errors", "proxy.haproxy_maxconn", "proxy.haproxy_queue", "proxy.haproxy_slow",
   "proxy.masked_errors", "proxy.retry_amplification", "proxy.upstream_errors",

@@ -10,7 +10,7 @@ key = ["file_server"]
 needs = ["kmsg"]
 when = "select 1 from kmsg where kind = 'server_silent' and is_backlog is not true and ts > $now - interval '10 minutes' and ts <= $now limit 1"
 explains = [
-  "app.cannot_write", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.workers_exhausted",
+  "app.cannot_write", "app.requests_stopped", "app.slow", "app.slow_quiet", "app.lock_pileup", "app.workers_exhausted",
   "host.hung_task", "proxy.bad_gateway", "proxy.upstream_timeout", "proxy.worker_blocked",
   "tcp.accept_queue_high", "tcp.listen_overflow", "unix.accept_queue_full", "proxy.upstream_hangs",
 ]

@@ -15,7 +15,7 @@ when = [
 explains = [
   "app.blocked_on_store", "app.requests_stopped", "app.service_rejects", "app.slow",
   "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "app.socket_backlog_full", "app.worker_timeout", "app.lock_pileup", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "host.hung_task", "mysql.replica_lag",
   "pg.replica_lag", "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow",
   "proxy.retry_amplification", "proxy.upstream_timeout", "proxy.worker_blocked",

@@ -13,7 +13,7 @@ explains = [
   "app.blocked_on_store", "app.cannot_write", "app.check_failing", "app.errors", "app.errors_quiet",
   "app.health_digest_missing", "app.requests_stopped", "app.service_rejects", "app.slow",
   "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "app.socket_backlog_full", "app.worker_timeout", "app.lock_pileup", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "disk.member_outlier", "disk.readonly",
   "disk.slow", "host.hung_task", "mysql.replica_lag", "pg.replica_lag", "proxy.bad_gateway",
   "proxy.haproxy_errors", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",

@@ -12,7 +12,7 @@ when = "select 1 from resolver_probe where (duration_seconds is null or duration
 explains = [
   "app.errors", "app.errors_quiet", "app.requests_stopped", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "dns.name_failing", "proxy.bad_gateway", "proxy.haproxy_errors",
+  "app.lock_pileup", "app.workers_exhausted", "dns.name_failing", "proxy.bad_gateway", "proxy.haproxy_errors",
   "proxy.haproxy_slow", "proxy.upstream_timeout", "proxy.upstream_unresolved",
   "proxy.upstream_hangs",
 ]

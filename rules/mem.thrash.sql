@@ -12,7 +12,7 @@ when = "select 1 from pressure where resource = 'memory' and some_avg10_ratio > 
 explains = [
   "app.blocked_on_store", "app.health_digest_missing", "app.requests_stopped", "app.slow",
   "app.slow_outlier", "app.slow_quiet", "app.slow_requests_logged", "app.slow_url",
-  "app.socket_backlog_full", "app.worker_timeout", "app.workers_exhausted", "client.aborts_499",
+  "app.socket_backlog_full", "app.worker_timeout", "app.lock_pileup", "app.workers_exhausted", "client.aborts_499",
   "db.connections_exhausted", "db.not_answering", "disk.slow", "mem.cgroup_near_limit",
   "proxy.bad_gateway", "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.retry_amplification",
   "proxy.upstream_timeout", "proxy.worker_connections", "tcp.accept_queue_high", "tcp.accept_wait",

@@ -17,7 +17,7 @@ explains = [
   "app.blocked_on_store", "app.errors", "app.errors_quiet", "app.pool_exhausted",
   "app.requests_stopped", "app.service_rejects", "app.slow", "app.slow_quiet",
   "app.slow_requests_logged", "app.socket_backlog_full", "app.worker_timeout",
-  "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.statements_slow",
+  "app.lock_pileup", "app.workers_exhausted", "client.aborts_499", "db.connections_exhausted", "db.statements_slow",
   "proxy.bad_gateway", "proxy.haproxy_backlog", "proxy.haproxy_errors", "proxy.haproxy_maxconn",
   "proxy.haproxy_queue", "proxy.haproxy_slow", "proxy.masked_errors", "proxy.retry_amplification",
   "proxy.retry_storm", "proxy.upstream_errors", "proxy.upstream_timeout", "proxy.worker_connections",

@@ -91,6 +91,7 @@ built_in! {
     "app.pool_exhausted",
     "app.blocked_on_store",
     "app.service_hangs",
+    "app.lock_pileup",
     "wire.host_unreachable",
     "wire.syn_blackhole",
     "proxy.retry_amplification",
