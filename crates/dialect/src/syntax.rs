@@ -32,7 +32,7 @@ pub fn rewrite_statement(
 ) -> std::result::Result<(), SyntaxRefusal> {
     refuse_syntax(statement)?;
     let mut rewriter = SyntaxRewriter::new(catalog);
-    rewriter.reads_tables_only = sum_quotients::reads_tables_only(statement);
+    rewriter.has_numeric_sums = sum_quotients::divides_rows_of_tables(statement);
     match VisitMut::visit(statement, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -53,7 +53,8 @@ pub fn rewrite_condition(condition: &mut Expr) -> std::result::Result<(), Syntax
 struct SyntaxRewriter<'a> {
     relations: KnownRelations<'a>,
     budget: CopyBudget,
-    reads_tables_only: bool,
+    /// Whether sums are taken as PostgreSQL's, which are `numeric`.
+    has_numeric_sums: bool,
 }
 
 impl<'a> SyntaxRewriter<'a> {
@@ -61,7 +62,7 @@ impl<'a> SyntaxRewriter<'a> {
         Self {
             relations: KnownRelations::new(catalog),
             budget: CopyBudget::default(),
-            reads_tables_only: false,
+            has_numeric_sums: false,
         }
     }
 }
@@ -99,6 +100,9 @@ impl VisitorMut for SyntaxRewriter<'_> {
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SyntaxRefusal> {
         select_items::unnest_series(select);
         select_items::rename_equal_items(select);
+        if self.has_numeric_sums {
+            sum_quotients::mark_named(&mut select.projection);
+        }
         ControlFlow::Continue(())
     }
 
@@ -112,7 +116,7 @@ impl VisitorMut for SyntaxRewriter<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SyntaxRefusal> {
         if let Expr::BinaryOp { left, op: BinaryOperator::Divide, right } = expr
-            && self.reads_tables_only
+            && self.has_numeric_sums
         {
             sum_quotients::rename(left, right);
         }

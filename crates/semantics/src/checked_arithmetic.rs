@@ -20,8 +20,8 @@ use datafusion::logical_expr::{
 use datafusion::logical_expr_common::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::physical_expr_common::datum::apply;
 
-use crate::decimal_arithmetic;
 use crate::rewrite_parts::{call, cast, is_decimal, type_of};
+use crate::{decimal_arithmetic, numeric_sum};
 
 /// All functions.
 pub(crate) fn all() -> Vec<ScalarUDF> {
@@ -71,7 +71,11 @@ pub(crate) fn rewrite_operator(
     let types = [&binary.left, &binary.right].map(|side| type_of(side, schema));
     let [Some(left), Some(right)] = types else { return Ok(None) };
     let Ok(kind) = result_type(&left, binary.op, &right) else { return Ok(None) };
-    let is_quotient = binary.op == Operator::Divide && (is_decimal(&left) || is_decimal(&right));
+    let is_fraction = |side: &Expr, kind: &DataType| {
+        is_decimal(kind) || kind.is_integer() && numeric_sum::is_named_sum(side, schema)
+    };
+    let is_quotient = binary.op == Operator::Divide
+        && (is_fraction(&binary.left, &left) || is_fraction(&binary.right, &right));
     let is_checked = match &kind {
         _ if is_quotient => true,
         kind if binary.op == Operator::Modulo => is_decimal(kind),
@@ -211,13 +215,15 @@ impl ScalarUDFImpl for CheckedOperator {
         }
         let (left, right) = (left.cast_to(&result, None)?, right.cast_to(&result, None)?);
         let op = self.op;
-        apply(&left, &right, |left, right| checked(op, left, right, &result)).map_err(|error| match error {
-            DataFusionError::ArrowError(inner, _)
-                if matches!(*inner, ArrowError::ArithmeticOverflow(_)) =>
-            {
-                out_of_range(&result)
+        apply(&left, &right, |left, right| checked(op, left, right, &result)).map_err(|error| {
+            match error {
+                DataFusionError::ArrowError(inner, _)
+                    if matches!(*inner, ArrowError::ArithmeticOverflow(_)) =>
+                {
+                    out_of_range(&result)
+                }
+                other => other,
             }
-            other => other,
         })
     }
 }

@@ -106,9 +106,13 @@ mod tests {
     #[test]
     fn products_keep_their_value_or_fail() {
         let text = |left: i128, left_scale, right: i128, right_scale, scale| {
-            product(&decimals(&[left], left_scale), &decimals(&[right], right_scale), (DIGITS_MAX, scale))
-                .map(|product| product.as_primitive::<Decimal128Type>().value_as_string(0))
-                .ok()
+            product(
+                &decimals(&[left], left_scale),
+                &decimals(&[right], right_scale),
+                (DIGITS_MAX, scale),
+            )
+            .map(|product| product.as_primitive::<Decimal128Type>().value_as_string(0))
+            .ok()
         };
         assert_eq!(text(12_345_678, 3, -12_345_678, 3, 6).as_deref(), Some("-152415765.279684"));
         // 0.5 × 0.1 with one place.

@@ -95,7 +95,8 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         let aliases: Vec<_> = aliases.map(|(_, alias)| *alias).collect();
         state.register_udf(Arc::new(function.with_aliases(aliases)))?;
     }
-    let sums = [checked_sum::sum(), numeric_sum::numeric_sum(), only_value::only_value()];
+    let sums = [checked_sum::sum(), only_value::only_value()].into_iter();
+    let sums = sums.chain(numeric_sum::placeholders());
     for function in ordered_set::all().into_iter().chain(interval_aggregate::all()).chain(sums) {
         state.register_udaf(Arc::new(function))?;
     }

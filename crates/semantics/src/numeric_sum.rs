@@ -2,36 +2,47 @@
 //! fraction. Here it is a `bigint`, and a quotient of two would be 0.
 //!
 //! The syntax step renames such sums; this step, which knows the types, makes them sums of floats, or
-//! what they are of smaller integers, whose quotient is whole in PostgreSQL, too.
+//! what they are of smaller integers, whose quotient is whole in PostgreSQL, too. Of sums that a query
+//! names, the columns are marked, and the quotients of marked columns are fractions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, Result, exec_err};
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Case, Expr, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Case, Expr, ExprSchemable, Signature,
 };
 use datafusion::scalar::ScalarValue;
-use weir_dialect::NUMERIC_SUM;
+use weir_dialect::{NAMED_EXTREMES, NAMED_SUM, NUMERIC_SUM};
 
 use crate::checked_sum;
 use crate::rewrite_parts::{cast, type_of};
 
-/// The aggregate that stands for a sum until its type is known.
-pub(crate) fn numeric_sum() -> AggregateUDF {
-    AggregateUDF::from(NumericSum { engine: sum_udaf() })
+/// Metadata of columns that are `numeric` in PostgreSQL, while a query is planned.
+const MARK: &str = "weir.numeric_sum";
+
+/// The aggregates that stand for others until the types are known.
+pub(crate) fn placeholders() -> [AggregateUDF; 4] {
+    let [max, min] = NAMED_EXTREMES;
+    let sums = [NUMERIC_SUM, NAMED_SUM].map(|name| (name, sum_udaf()));
+    let [numeric, named] = sums;
+    [numeric, named, (max, max_udaf()), (min, min_udaf())]
+        .map(|(name, engine)| AggregateUDF::from(Placeholder { name, engine }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct NumericSum {
+struct Placeholder {
+    name: &'static str,
     engine: Arc<AggregateUDF>,
 }
 
-impl AggregateUDFImpl for NumericSum {
+impl AggregateUDFImpl for Placeholder {
     fn name(&self) -> &'static str {
-        NUMERIC_SUM
+        self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -42,24 +53,70 @@ impl AggregateUDFImpl for NumericSum {
         self.engine.return_type(types)
     }
 
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.engine.coerce_types(types)
+    }
+
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
+        let field = Field::new(self.name, self.return_type(&types)?, true);
+        let is_marked = self.name == NAMED_SUM && types.iter().any(is_long);
+        let is_marked = is_marked || fields.iter().any(has_mark);
+        let mark = is_marked.then(|| (MARK.to_owned(), String::new()));
+        Ok(Arc::new(field.with_metadata(HashMap::from_iter(mark))))
+    }
+
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        exec_err!("a sum within a quotient has been planned without its type")
+        exec_err!("`{}` has been planned without its type", self.name)
     }
 }
 
-/// The sum in place of one within a quotient; `None` for another function.
+/// The aggregate in place of one that stands for it; `None` for another function.
 pub(crate) fn in_place(
     function: &str,
     args: &mut [Expr],
     schema: &DFSchema,
 ) -> Option<Arc<AggregateUDF>> {
-    if function != NUMERIC_SUM {
-        return None;
-    }
-    for value in args.iter_mut().filter(|value| is_bigint(value, schema)) {
-        *value = cast(std::mem::take(value), DataType::Float64);
+    let [max, min] = NAMED_EXTREMES;
+    match function {
+        NAMED_SUM => {}
+        function if function == max => return Some(max_udaf()),
+        function if function == min => return Some(min_udaf()),
+        NUMERIC_SUM => {
+            for value in args.iter_mut().filter(|value| is_bigint(value, schema)) {
+                *value = cast(std::mem::take(value), DataType::Float64);
+            }
+        }
+        _ => return None,
     }
     Some(Arc::new(checked_sum::sum()))
+}
+
+fn is_long(kind: &DataType) -> bool {
+    matches!(kind, DataType::Int64 | DataType::UInt64)
+}
+
+fn has_mark(field: &FieldRef) -> bool {
+    field.metadata().contains_key(MARK)
+}
+
+/// Whether an integer is made of sums that a query named, which are `numeric` in PostgreSQL.
+pub(crate) fn is_named_sum(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Column(_) => expr.to_field(schema).is_ok_and(|(_, field)| has_mark(&field)),
+        Expr::Alias(alias) => is_named_sum(&alias.expr, schema),
+        Expr::Negative(value) => is_named_sum(value, schema),
+        Expr::ScalarFunction(call) if gives_argument(call.name()) => {
+            call.args.iter().any(|arg| is_named_sum(arg, schema))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the type of a result is that of the arguments.
+fn gives_argument(function: &str) -> bool {
+    function.starts_with("checked_")
+        || ["coalesce", "greatest", "least", "nullif", "abs"].contains(&function)
 }
 
 /// Whether PostgreSQL has a `bigint`: constants, and what is computed from them, are `integer` there.
@@ -77,12 +134,9 @@ fn is_bigint(expr: &Expr, schema: &DFSchema) -> bool {
             .map(|(_, then)| then)
             .chain(else_expr)
             .any(|then| is_bigint(then, schema)),
-        Expr::ScalarFunction(call)
-            if call.name().starts_with("checked_")
-                || ["coalesce", "greatest", "least", "nullif", "abs"].contains(&call.name()) =>
-        {
+        Expr::ScalarFunction(call) if gives_argument(call.name()) => {
             call.args.iter().any(|arg| is_bigint(arg, schema))
         }
-        other => matches!(type_of(other, schema), Some(DataType::Int64 | DataType::UInt64)),
+        other => type_of(other, schema).is_some_and(|kind| is_long(&kind)),
     }
 }

@@ -274,10 +274,43 @@ fn quotients_of_sums_over_tables_are_fractions() {
         let answer = runtime.block_on(ask_over(&engine, view.clone(), query)).unwrap();
         assert_eq!(answer, expected, "{item}");
     }
-    let shares = "select response_bytes / sum(response_bytes) over () as share from request";
-    let query = Query::new(&format!("select max(share) from ({shares}) t"));
-    let answer = runtime.block_on(ask_over(&engine, view, query)).unwrap();
-    assert_eq!(answer, "0.5714285714285714");
+    for (sql, expected) in [
+        (
+            "select max(share) from (select response_bytes / sum(response_bytes) over () as share from request) t",
+            "0.5714285714285714",
+        ),
+        (
+            "select a / b from (select sum(response_bytes) as a, count(*) as b from request) s",
+            "2.3333333333333335",
+        ),
+        (
+            "with s as (select ts, sum(response_bytes) as a from request group by ts), \
+             t as (select ts, coalesce(a, 0) as b from s) select (t.b - 1) / 4 from t where b / 2 > 3",
+            "1.5",
+        ),
+        (
+            "with s as (select sum(response_bytes) as a, count(*) as n from request) \
+             select a, n / 2, a / nullif(n, 0), round(a / 2, 0) from s",
+            "7 | 1 | 2.3333333333333335 | 4",
+        ),
+        (
+            "with s as (select sum(response_bytes) as a from request), \
+             t as (select sum(a) as b from s union all select 0) select max(b) / 2, sum(b) / 2 from t",
+            "3.5 | 3.5",
+        ),
+        (
+            "select a / 4 from (select sum(case when response_bytes > 1 then 1 else 0 end) as a from request) s",
+            "0",
+        ),
+        (
+            "select a / 2 from (select sum(http_response_status_code::int) as a from request) s where a <> 3",
+            "450",
+        ),
+        ("select a / 2 from (select sum(response_bytes)::bigint as a from request) s", "3"),
+    ] {
+        let answer = runtime.block_on(ask_over(&engine, view.clone(), Query::new(sql))).unwrap();
+        assert_eq!(answer, expected, "{sql}");
+    }
 }
 
 #[test]
