@@ -70,7 +70,7 @@ pub use required_words::required_words;
 pub use set_operations::DUPLICATE_NUMBER;
 pub use statement_size::{STACK_BYTES, check_condition, check_query};
 pub use subquery_syntax::ONLY_VALUE;
-pub use sum_quotients::{NAMED_EXTREMES, NAMED_SUM, NUMERIC_SUM};
+pub use sum_quotients::{NAMED_EXTREMES, NAMED_SUM, NAMED_VALUE, NUMERIC_SUM};
 pub use syntax::{like_escape, rewrite_condition, rewrite_statement};
 pub use time_field::{time_field, wall_time_of};
 pub use time_literal::{full_interval, full_timestamp};

@@ -4,9 +4,12 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Query, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Visit, Visitor,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator,
+    Visit, Visitor,
 };
+
+use crate::fragments::call;
 
 /// Name of the aggregate that stands for a sum within a quotient.
 pub const NUMERIC_SUM: &str = "numeric_sum";
@@ -16,6 +19,18 @@ pub const NAMED_SUM: &str = "named_sum";
 
 /// Names of the aggregates that stand for extremes of such sums within a quotient.
 pub const NAMED_EXTREMES: [&str; 2] = ["named_max", "named_min"];
+
+/// Name of the function that gives its first argument, whose type is made of those of the others.
+pub const NAMED_VALUE: &str = "named_value";
+
+/// Aggregates whose type is made of their argument's, by all their names.
+const AGGREGATES: [&str; 6] = {
+    let [max, min] = NAMED_EXTREMES;
+    ["sum", "max", "min", NAMED_SUM, max, min]
+};
+
+/// Most columns and aggregates that make the type of an item.
+const PARTS_MAX: usize = 16;
 
 /// Functions that give one of their arguments.
 const CHOICES: [&str; 5] = ["abs", "coalesce", "greatest", "least", "nullif"];
@@ -87,27 +102,49 @@ fn has_name(name: &ObjectName, names: &[&str]) -> bool {
 /// Renames sums, and extremes, that a quotient divides, or divides by.
 pub(crate) fn rename(left: &mut Expr, right: &mut Expr) {
     for side in [left, right] {
-        for_each_aggregate(side, &mut |call| {
+        for_each_aggregate(side, &mut |aggregate| {
             let [max, min] = NAMED_EXTREMES;
-            for (own, new) in [("sum", NUMERIC_SUM), ("max", max), ("min", min)] {
-                if has_name(&call.name, &[own]) {
-                    call.name = name(new);
-                }
-            }
+            rename_to(aggregate, [("sum", NUMERIC_SUM), ("max", max), ("min", min)]);
         });
     }
 }
 
-/// Renames sums of columns that have a name, by which a query around this one may divide them.
-pub(crate) fn mark_named(items: &mut [SelectItem]) {
-    for item in items {
-        if let SelectItem::ExprWithAlias { expr, .. } = item {
-            for_each_aggregate(expr, &mut |call| {
-                if has_name(&call.name, &["sum"]) && arguments(call).any(has_column) {
-                    call.name = name(NAMED_SUM);
-                }
-            });
+/// Marks items that have a name, by which a query around this one may divide them: sums and extremes
+/// of columns are renamed, and what is made of them carries them along.
+pub(crate) fn mark_named(select: &mut Select) {
+    let is_grouped = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, modifiers) => !keys.is_empty() || !modifiers.is_empty(),
+    };
+    for item in &mut select.projection {
+        let SelectItem::ExprWithAlias { expr, .. } = item else { continue };
+        for_each_aggregate(expr, &mut |aggregate| {
+            if arguments(aggregate).any(has_column) {
+                let [max, min] = NAMED_EXTREMES;
+                rename_to(aggregate, [("sum", NAMED_SUM), ("max", max), ("min", min)]);
+            }
+        });
+        let mut parts = Vec::new();
+        for_each_part(expr, &mut |part| {
+            if matches!(part, Expr::Function(_)) || !is_grouped {
+                parts.push(part.clone());
+            }
+        });
+        let is_part = matches!(parts.as_slice(), [part] if part == expr);
+        // Keys of `distinct` and of `order by` beside it are compared with the items.
+        let is_carried = !is_part && select.distinct.is_none();
+        if is_carried && !parts.is_empty() && parts.len() <= PARTS_MAX {
+            *expr = call(
+                NAMED_VALUE,
+                [vec![std::mem::replace(expr, parts[0].clone())], parts].concat(),
+            );
         }
+    }
+}
+
+fn rename_to(call: &mut Function, names: [(&str, &str); 3]) {
+    if let Some((_, new)) = names.iter().find(|(own, _)| has_name(&call.name, &[own])) {
+        call.name = name(new);
     }
 }
 
@@ -126,30 +163,61 @@ fn arguments(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
     })
 }
 
-/// Visits aggregates whose type is that of the whole.
-fn for_each_aggregate(expr: &mut Expr, visit: &mut impl FnMut(&mut Function)) {
+/// Visits sums and extremes whose type is that of the whole.
+fn for_each_aggregate(expr: &mut Expr, visit: &mut dyn FnMut(&mut Function)) {
+    for_each_part(expr, &mut |part| match part {
+        Expr::Function(function) => visit(function),
+        Expr::Subquery(query) => for_each_aggregate_of(only_item(query), visit),
+        _ => {}
+    });
+}
+
+/// Visits columns, subqueries, sums and extremes whose type is that of the whole.
+fn for_each_part(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
     match expr {
-        Expr::Nested(inner) => for_each_aggregate(inner, visit),
+        Expr::Nested(inner) => for_each_part(inner, visit),
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
-            for_each_aggregate(expr, visit);
+            for_each_part(expr, visit);
         }
         Expr::BinaryOp {
             left,
             op: BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply,
             right,
         } => {
-            for_each_aggregate(left, visit);
-            for_each_aggregate(right, visit);
+            for_each_part(left, visit);
+            for_each_part(right, visit);
         }
-        Expr::Function(function) if has_name(&function.name, &["sum", "max", "min"]) => {
-            visit(function);
+        Expr::Case { conditions, else_result, .. } => {
+            for when in conditions {
+                for_each_part(&mut when.result, visit);
+            }
+            if let Some(expr) = else_result {
+                for_each_part(expr, visit);
+            }
         }
         Expr::Function(function) if has_name(&function.name, &CHOICES) => {
             for value in arguments(function) {
-                for_each_aggregate(value, visit);
+                for_each_part(value, visit);
             }
         }
+        Expr::Function(function) if has_name(&function.name, &AGGREGATES) => visit(expr),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => visit(expr),
         _ => {}
+    }
+}
+
+fn for_each_aggregate_of(expr: Option<&mut Expr>, visit: &mut dyn FnMut(&mut Function)) {
+    if let Some(expr) = expr {
+        for_each_aggregate(expr, visit);
+    }
+}
+
+/// What a subquery that gives one value selects.
+fn only_item(query: &mut Query) -> Option<&mut Expr> {
+    let SetExpr::Select(select) = &mut *query.body else { return None };
+    match select.projection.as_mut_slice() {
+        [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => Some(expr),
+        _ => None,
     }
 }
 
@@ -188,6 +256,7 @@ mod tests {
             ("select (sum(a) - 1) / 2, sum(c) from t", "(numeric_sum(a) - 1) / 2, sum(c)"),
             ("select n / sum(n) over () from t", "n / numeric_sum(n) OVER ()"),
             ("select max(a) / (1 + min(b)) from t", "named_max(a) / (1 + named_min(b))"),
+            ("select (select sum(a) from t) / 2", "(SELECT numeric_sum(a) FROM t) / 2"),
         ] {
             let found = rewritten(sql);
             assert!(found.contains(expected), "{sql}: {found}");
@@ -207,7 +276,15 @@ mod tests {
     fn sums_of_columns_are_marked_where_a_query_names_them() {
         for (sql, expected) in [
             ("select a / b from (select sum(a) as a, 1 as b from t) s", "named_sum(a) AS a"),
-            ("select a / 2 from (select coalesce(sum(n.a + 1), 0) as a from n) s", "named_sum(n.a"),
+            (
+                "select a / 2 from (select coalesce(sum(n.a + 1), 0) as a from n group by b) s",
+                "named_value(coalesce(named_sum(n.a + 1), 0), named_sum(n.a + 1)) AS a",
+            ),
+            (
+                "with s as (select a + 1 as b, c as d from t) select b / d from s",
+                "SELECT named_value(a + 1, a) AS b, c AS d",
+            ),
+            ("select b / 2 from (select max(a) as b from t) s", "named_max(a) AS b"),
             ("select a / 2 from (select sum(case when b then a end) as a from t) s", "named_sum("),
             ("select a / 2 from (select sum(a) over () as a from t) s", "named_sum(a) OVER"),
         ] {
@@ -219,9 +296,9 @@ mod tests {
             "select a / 2 from (select sum(1) as a from t) s",
             "select a / 2 from (select sum(case when b then 1 else 0 end) as a from t) s",
             "select a / 2 from (select sum(a) as a from (values (1)) t(a)) s",
-            "select a / 2 from (select max(a) as a from t) s",
+            "select b / 2 from (select a + 1 as b from t group by a) s",
         ] {
-            assert!(!rewritten(sql).contains("named_sum"), "{sql}");
+            assert!(!rewritten(sql).contains("named_"), "{sql}");
         }
     }
 }

@@ -101,7 +101,7 @@ impl VisitorMut for SyntaxRewriter<'_> {
         select_items::unnest_series(select);
         select_items::rename_equal_items(select);
         if self.has_numeric_sums {
-            sum_quotients::mark_named(&mut select.projection);
+            sum_quotients::mark_named(select);
         }
         ControlFlow::Continue(())
     }

@@ -87,7 +87,7 @@ pub fn register(state: &mut SessionState) -> Result<(), DataFusionError> {
         json_building::all(),
         json_functions::all(),
         letter_case::all(),
-        vec![duplicate_rows::duplicate_number()],
+        vec![duplicate_rows::duplicate_number(), numeric_sum::named_value()],
     ];
     for function in functions.into_iter().flatten() {
         // A bound is found by name: an alias of the engine's function would bring that back.

@@ -9,15 +9,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use datafusion::common::{DFSchema, Result, exec_err};
+use datafusion::common::{DFSchema, Result, exec_err, plan_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Case, Expr, ExprSchemable, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Case, ColumnarValue, Expr, ExprSchemable,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use weir_dialect::{NAMED_EXTREMES, NAMED_SUM, NUMERIC_SUM};
+use weir_dialect::{NAMED_EXTREMES, NAMED_SUM, NAMED_VALUE, NUMERIC_SUM};
 
 use crate::checked_sum;
 use crate::rewrite_parts::{cast, type_of};
@@ -28,8 +29,7 @@ const MARK: &str = "weir.numeric_sum";
 /// The aggregates that stand for others until the types are known.
 pub(crate) fn placeholders() -> [AggregateUDF; 4] {
     let [max, min] = NAMED_EXTREMES;
-    let sums = [NUMERIC_SUM, NAMED_SUM].map(|name| (name, sum_udaf()));
-    let [numeric, named] = sums;
+    let [numeric, named] = [NUMERIC_SUM, NAMED_SUM].map(|name| (name, sum_udaf()));
     [numeric, named, (max, max_udaf()), (min, min_udaf())]
         .map(|(name, engine)| AggregateUDF::from(Placeholder { name, engine }))
 }
@@ -71,6 +71,44 @@ impl AggregateUDFImpl for Placeholder {
     }
 }
 
+/// The function that stands for its first argument, and marks its column like those of the others.
+pub(crate) fn named_value() -> ScalarUDF {
+    ScalarUDF::from(NamedValue { signature: Signature::variadic_any(Volatility::Immutable) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NamedValue {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NamedValue {
+    fn name(&self) -> &'static str {
+        NAMED_VALUE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        exec_err!("`{NAMED_VALUE}` has a field in place of a type")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let Some((value, parts)) = args.arg_fields.split_first() else {
+            return plan_err!("`{NAMED_VALUE}` takes a value");
+        };
+        let is_marked = is_long(value.data_type()) && parts.iter().any(has_mark);
+        let mark = is_marked.then(|| (MARK.to_owned(), String::new()));
+        let metadata = value.metadata().clone().into_iter().chain(mark).collect();
+        Ok(Arc::new(value.as_ref().clone().with_metadata(metadata)))
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("`{NAMED_VALUE}` has been planned without its type")
+    }
+}
+
 /// The aggregate in place of one that stands for it; `None` for another function.
 pub(crate) fn in_place(
     function: &str,
@@ -103,7 +141,10 @@ fn has_mark(field: &FieldRef) -> bool {
 /// Whether an integer is made of sums that a query named, which are `numeric` in PostgreSQL.
 pub(crate) fn is_named_sum(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
-        Expr::Column(_) => expr.to_field(schema).is_ok_and(|(_, field)| has_mark(&field)),
+        Expr::Column(_) | Expr::ScalarSubquery(_) | Expr::OuterReferenceColumn(..) => {
+            expr.to_field(schema).is_ok_and(|(_, field)| has_mark(&field))
+        }
+        Expr::Case(case) => results(case).any(|result| is_named_sum(result, schema)),
         Expr::Alias(alias) => is_named_sum(&alias.expr, schema),
         Expr::Negative(value) => is_named_sum(value, schema),
         Expr::ScalarFunction(call) if gives_argument(call.name()) => {
@@ -111,6 +152,10 @@ pub(crate) fn is_named_sum(expr: &Expr, schema: &DFSchema) -> bool {
         }
         _ => false,
     }
+}
+
+fn results(case: &Case) -> impl Iterator<Item = &Expr> {
+    case.when_then_expr.iter().map(|(_, then)| &**then).chain(case.else_expr.as_deref())
 }
 
 /// Whether the type of a result is that of the arguments.
@@ -129,11 +174,7 @@ fn is_bigint(expr: &Expr, schema: &DFSchema) -> bool {
         Expr::BinaryExpr(binary) => {
             is_bigint(&binary.left, schema) || is_bigint(&binary.right, schema)
         }
-        Expr::Case(Case { when_then_expr, else_expr, .. }) => when_then_expr
-            .iter()
-            .map(|(_, then)| then)
-            .chain(else_expr)
-            .any(|then| is_bigint(then, schema)),
+        Expr::Case(case) => results(case).any(|result| is_bigint(result, schema)),
         Expr::ScalarFunction(call) if gives_argument(call.name()) => {
             call.args.iter().any(|arg| is_bigint(arg, schema))
         }

@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr};
 use datafusion::scalar::ScalarValue;
 
-use weir_dialect::full_timestamp;
+use weir_dialect::{NAMED_VALUE, full_timestamp};
 
 use crate::clock_functions::is_instant;
 use crate::interval_functions::{WALL_TIME, instant_type};
@@ -164,6 +164,7 @@ pub(crate) fn rewrite_call(
         "array_element" => typed_texts::element(&function),
         "nullif" => nullif(&function.args, schema),
         "greatest" | "least" => extreme(&function, schema),
+        NAMED_VALUE => function.args.first().cloned(),
         _ => checked_arithmetic::rewrite_function(&function, options),
     };
     Ok(new.map_or_else(|| Transformed::no(Expr::ScalarFunction(function)), Transformed::yes))
