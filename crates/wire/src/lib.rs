@@ -19,7 +19,6 @@ pub mod live;
 mod model;
 mod partial_head;
 mod rows;
-mod tls;
 
 pub use flow::Protocol;
 pub use judge::{

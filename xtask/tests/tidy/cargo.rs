@@ -25,7 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("weir-store", &["weir-datafile", "weir-ledger", "weir-sql", "weir-tier"]),
     ("weir-notify", &["weir-actions", "weir-ledger"]),
-    ("weir-wire", &["weir-capture", "weir-hpack"]),
+    ("weir-wire", &["weir-capture", "weir-hpack", "weir-tls-records"]),
     ("weir-config", &["weir-collect", "weir-probe", "weir-process"]),
     ("weir-agent-core", AGENT),
     ("weir-hub", HUB),

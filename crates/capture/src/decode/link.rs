@@ -1,8 +1,8 @@
 //! Link layers: finds IP in a frame, behind any tags, labels and PPP headers.
 //!
 //! Sources: <https://www.tcpdump.org/linktypes.html>, IEEE 802.1Q and 802.1ah, RFC 3032 (MPLS), RFC
-//! 4385 (the control word of pseudowires), RFC 2516 (PPPoE), RFC 1661 (PPP), RFC 1042 (SNAP). One
-//! surprise: MPLS does not say what it carries, so the first bits behind the labels decide.
+//! 4385 (the control word of pseudowires), RFC 2516 (PPPoE), RFC 1661 (PPP), RFC 1042 (SNAP), RFC
+//! 6325 (TRILL), RFC 8300 (NSH), IEC 62439-3 (HSR). One surprise: MPLS does not say what it carries, so the first bits behind the labels decide.
 
 use super::{FrameSlice, OuterLayers, wireless};
 use crate::frame::{DescribedBy, LinkType};
@@ -20,6 +20,10 @@ const MACSEC: u16 = 0x88e5;
 const CISCO_METADATA: u16 = 0x8909;
 const VN_TAG: u16 = 0x8926;
 const E_TAG: u16 = 0x893f;
+const HSR: u16 = 0x892f;
+const FABRIC_PATH: u16 = 0x8903;
+const TRILL: u16 = 0x22f3;
+const SERVICE_HEADER: u16 = 0x894f;
 const VLAN: [u16; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
 /// Smaller values of an EtherType are the length of an IEEE 802.3 frame.
 const ETHERTYPE_MIN: u16 = 0x0600;
@@ -181,6 +185,11 @@ fn behind_layers(
             PPPOE_SESSION => return pppoe(part),
             MPLS | MPLS_MULTICAST => behind_labels(part)?,
             MACSEC => return Err(SkipReason::Tunnel),
+            SERVICE_HEADER => behind_service_header(part)?,
+            TRILL => {
+                let options = part.u16(0).ok_or(SkipReason::HeaderCut)? >> 6 & 0x1f;
+                (ETHERNET_BRIDGED, cut(part, 6 + 4 * usize::from(options))?)
+            }
             length if length < ETHERTYPE_MIN => behind_snap(part)?,
             layer => {
                 let [type_at, length] = tag(layer).ok_or(SkipReason::NotIp)?;
@@ -197,11 +206,29 @@ fn tag(protocol: u16) -> Option<[usize; 2]> {
         ETHERNET_BRIDGED => Some([12, 14]),
         // The service tag, then the customer's addresses.
         PROVIDER_BACKBONE => Some([16, 18]),
-        VN_TAG => Some([4, 6]),
+        // Two bytes of tree and hop count, then a frame.
+        FABRIC_PATH => Some([14, 16]),
+        VN_TAG | HSR => Some([4, 6]),
         CISCO_METADATA | E_TAG => Some([6, 8]),
         tag if VLAN.contains(&tag) => Some([2, 4]),
         _ => None,
     }
+}
+
+/// What follows the header of a service chain, and its EtherType.
+pub(super) fn behind_service_header(
+    part: FrameSlice<'_>,
+) -> Result<(u16, FrameSlice<'_>), SkipReason> {
+    let words = part.u16(0).ok_or(SkipReason::HeaderCut)? & 0x3f;
+    let protocol = match part.u8(3).ok_or(SkipReason::HeaderCut)? {
+        1 => IPV4,
+        2 => IPV6,
+        3 => ETHERNET_BRIDGED,
+        4 => SERVICE_HEADER,
+        5 => MPLS,
+        _ => return Err(SkipReason::Tunnel),
+    };
+    Ok((protocol, cut(part, 4 * usize::from(words.max(1)))?))
 }
 
 /// IEEE 802.3 with LLC and SNAP carries an EtherType behind eight bytes.

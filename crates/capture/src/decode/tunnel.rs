@@ -2,7 +2,8 @@
 //!
 //! Sources: RFC 2784 and 2890 (GRE), RFC 2637 (PPTP), draft-foschiano-erspan, RFC 7348 (VXLAN), RFC
 //! 8926 (GENEVE), RFC 7510 (MPLS in UDP), RFC 4023 (MPLS in IP), RFC 3378 (EtherIP), 3GPP TS 29.281
-//! (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 5415 (CAPWAP). ERSPAN type I has no header; it
+//! (GTP-U), RFC 4380 (Teredo), RFC 2661 (L2TP), RFC 5415 (CAPWAP), RFC 9300 (LISP), RFC 8986 (Ethernet
+//! in SRv6), draft-ietf-intarea-gue. ERSPAN type I has no header; it
 //! differs from type II only in the GRE header, which has no sequence number.
 
 use super::FrameSlice;
@@ -23,12 +24,14 @@ pub(super) fn inner(datagram: Datagram<'_>) -> Result<FrameSlice<'_>, SkipReason
     const MPLS_IN_IP: u8 = 137;
     const ENCRYPTED: u8 = 50;
     const L2TP: u8 = 115;
+    const ETHERNET: u8 = 143;
     let body = datagram.body;
     match datagram.protocol {
         ip::IPV4 | ip::IPV6 | KA9Q => Ok(body),
         ip::GRE => gre(body),
         ip::UDP => udp(body),
         ETHER_IP => link::ethernet(cut(body, 2)?),
+        ETHERNET => link::ethernet(body),
         MPLS_IN_IP => link::by_ethertype(link::MPLS, body),
         ENCRYPTED | L2TP => Err(SkipReason::Tunnel),
         _ => Err(SkipReason::NotTcp),
@@ -108,7 +111,46 @@ fn udp_of_either_port(body: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason
         // IPsec behind an address translation.
         Err(SkipReason::Tunnel)
     } else {
-        Err(SkipReason::NotTcp)
+        of_any_port(cut(body, UDP_BYTES)?).ok_or(SkipReason::NotTcp)
+    }
+}
+
+/// A tunnel to a port that is configured, recognised by what it holds: an IP header whose length and checksum
+/// are right, at once, behind the headers of GUE and LISP, or in a frame behind those of VXLAN and GENEVE.
+fn of_any_port(part: FrameSlice<'_>) -> Option<FrameSlice<'_>> {
+    const VXLAN: u8 = 0x08;
+    const FRAME: u16 = 0x6558;
+    const LISP_BYTES: usize = 8;
+    let first = part.u8(0)?;
+    let direct = [0, 4 + 4 * usize::from(first & 0x1f), LISP_BYTES];
+    if let Some(packet) = direct.iter().filter_map(|at| part.skip(*at)).find(is_packet) {
+        return Some(packet);
+    }
+    let head = match first {
+        VXLAN if part.bytes.get(1..4) == Some(&[0; 3]) => LISP_BYTES,
+        0..0x40 if part.u16(2) == Some(FRAME) => 8 + 4 * usize::from(first),
+        _ => return None,
+    };
+    link::ethernet(part.skip(head)?).ok().filter(is_packet)
+}
+
+/// Whether bytes are an IP packet: an IPv4 header with the right checksum, or one of IPv6 with TCP, neither
+/// longer than what is there.
+fn is_packet(part: &FrameSlice<'_>) -> bool {
+    const IPV4_BYTES: usize = 20;
+    let length = |at| part.u16(at).map_or(usize::MAX, usize::from);
+    match part.u8(0) {
+        Some(0x45) => {
+            let Some(head) = part.bytes.get(..IPV4_BYTES) else { return false };
+            let words = head.chunks_exact(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
+            let sum: u32 = words.sum();
+            (sum & 0xffff) + (sum >> 16) == 0xffff
+                && (IPV4_BYTES..=part.wire_length).contains(&length(2))
+        }
+        Some(0x60..=0x6f) => {
+            part.u8(6) == Some(ip::TCP) && length(4).saturating_add(40) <= part.wire_length
+        }
+        _ => false,
     }
 }
 
@@ -168,6 +210,10 @@ fn generic_vxlan(part: FrameSlice<'_>) -> Result<FrameSlice<'_>, SkipReason> {
         0 => vxlan(part),
         1 | 2 => Ok(payload),
         3 => link::ethernet(payload),
+        4 => {
+            let (protocol, payload) = link::behind_service_header(payload)?;
+            link::by_ethertype(protocol, payload)
+        }
         5 => link::by_ethertype(link::MPLS, payload),
         _ => Err(SkipReason::Tunnel),
     }

@@ -119,6 +119,60 @@ fn tunnels_and_mirrors_are_looked_through() {
     }
 }
 
+/// pmacct/pmacct#226 and OISF/suricata PR 2194 (FabricPath), OISF/suricata PR 5304 and
+/// the-tcpdump-group/tcpdump PR 595 (NSH); TRILL, HSR and SRv6 as well.
+#[test]
+fn fabrics_and_service_chains_are_looked_through() {
+    let frame = frame(b"hello");
+    let ip = &frame[14..];
+    let with = |head: &[u8], body: &[u8]| [head, body].concat();
+    check("fabricpath", 1, &ethernet(0x8903, &with(&[0x04, 0x20], &frame)));
+    let tagged = [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+    check("fabricpath with a tag", 1, &ethernet(0x8903, &with(&[0x04, 0x20], &tagged)));
+    check("trill", 1, &ethernet(0x22f3, &with(&[0, 0x3f, 0, 1, 0, 2], &frame)));
+    let options = [0, 0x7f, 0, 1, 0, 2, 9, 9, 9, 9];
+    check("trill with an option", 1, &ethernet(0x22f3, &with(&options, &frame)));
+    check("hsr", 1, &ethernet(0x892f, &with(&[0x10, 0x40, 0, 7, 8, 0], ip)));
+    for (next, inner) in [(1, ip), (3, &frame[..])] {
+        let fixed = with(&[0x0f, 0xc6, 1, next, 0, 0, 1, 255], &with(&[7; 16], inner));
+        check("nsh", 1, &ethernet(0x894f, &fixed));
+        let short = with(&[0x0f, 0xc2, 2, next, 0, 0, 1, 255], inner);
+        check("nsh in vxlan-gpe", 101, &udp(4790, &with(&[0x0c, 0, 0, 4, 0, 0, 7, 0], &short)));
+        let nested = with(&[0x0f, 0xc2, 2, 4, 0, 0, 1, 255], &short);
+        check("nsh in nsh in gre", 101, &gre(&[0, 0, 0x89, 0x4f], &nested));
+    }
+    check("ethernet in srv6", 101, &datagram(143, &frame));
+}
+
+/// seladb/PcapPlusPlus#239, moby/libnetwork#358 (46354), elastiflow/elastiflow_for_elasticsearch#7: the port
+/// of a tunnel is configured. Other UDP is no tunnel.
+#[test]
+fn tunnels_to_configured_ports_are_known_by_what_they_hold() {
+    let frame = frame(b"hello");
+    let ip = &frame[14..];
+    let with = |head: &[u8], body: &[u8]| [head, body].concat();
+    let vxlan = with(&[8, 0, 0, 0, 0, 0, 7, 0], &frame);
+    let cases = [
+        ("vxlan", vxlan.clone()),
+        ("geneve", with(&[1, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 2, 3, 4], &frame)),
+        ("lisp", with(&[0x80, 1, 2, 3, 0, 0, 0, 1], ip)),
+        ("gue", with(&[2, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], ip)),
+        ("fou", ip.to_vec()),
+    ];
+    for (name, bytes) in &cases {
+        for port in [46_354, 9886, 19_523] {
+            check(name, 101, &udp(port, bytes));
+        }
+    }
+    let mut damaged = vxlan;
+    damaged[8 + 14 + 8] ^= 1;
+    let names: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\0\0\x01\0\x01";
+    for bytes in [&damaged[..], names, &[0x45; 60], &[0; 60], b""] {
+        let (seen, skipped) = read(&pcap(&LITTLE, 0xa1b2_c3d4, 101, &[(1, 2, &udp(53, bytes))]));
+        assert_eq!((seen.len(), skipped.count(SkipReason::NotTcp)), (0, 1), "{bytes:?}");
+    }
+}
+
 /// appneta/tcpreplay#777, ahobson/ruby-pcap#8 and hgn/captcp#46 (radiotap), hgn/captcp#16 (802.11),
 /// kbandla/dpkt#72 (PPI), appneta/tcpreplay#799 (IPsec of the BSDs), the-tcpdump-group/libpcap PR 813
 /// and PR 804 (tags of switches); macOS' taps and the BSDs' firewall log as well.

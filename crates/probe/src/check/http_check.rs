@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use super::http_client::{HttpRequest, HttpUrl, get};
+use super::http_client::{HttpRequest, HttpResponse, HttpUrl, get};
 use super::{CheckOutcome, CheckState, PROBE_AGENT};
 
 /// Bytes of a body in which a text is searched.
@@ -88,13 +88,14 @@ impl HttpCheck {
             let text = format!("status {status}, expected {expected}");
             CheckOutcome::new(CheckState::Critical, text)
         } else {
-            self.body_outcome(status, &response.body, response.is_cut)
+            self.body_outcome(&response)
         };
         let threshold = (!expected.is_empty()).then(|| expected.join(","));
         CheckOutcome { threshold, ..outcome.with_value(status.into(), "") }
     }
 
-    fn body_outcome(&self, status: u16, body: &[u8], is_cut: bool) -> CheckOutcome {
+    fn body_outcome(&self, response: &HttpResponse) -> CheckOutcome {
+        let HttpResponse { status, body, coding, is_cut } = response;
         let seen = match &self.body {
             None => return CheckOutcome::new(CheckState::Ok, format!("status {status}")),
             Some(text) if memchr::memmem::find(body, text.as_bytes()).is_some() => {
@@ -102,7 +103,11 @@ impl HttpCheck {
             }
             Some(text) => text,
         };
-        let part = if is_cut { "first MiB of the body" } else { "body" };
+        if let Some(coding) = coding {
+            let text = format!("status {status}, but the body is compressed by `{coding}`");
+            return CheckOutcome::new(CheckState::Unknown, text);
+        }
+        let part = if *is_cut { "first MiB of the body" } else { "body" };
         let text = format!("status {status}, but the {part} lacks `{seen}`");
         CheckOutcome::new(CheckState::Critical, text)
     }

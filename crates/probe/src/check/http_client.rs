@@ -1,12 +1,15 @@
 //! One GET over HTTP/1.1, with a deadline and bounds: RFC 9112.
 //!
 //! The surprising thing: a body can end by its length, by its chunks or by the end of the
-//! connection, and a server that promises more than it sends is only noticed in the first two.
+//! connection, and a server that promises more than it sends is only noticed in the first two. And
+//! servers compress bodies for clients that do not want it: gzip is unpacked.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
 
 use super::deadline::{Deadline, TimedStream, resolve};
 use super::tls_client;
@@ -111,6 +114,8 @@ pub(super) struct HttpRequest<'a> {
 pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
+    /// Another coding of the body than gzip, which is not unpacked.
+    pub(super) coding: Option<String>,
     /// Whether the body is longer than what was read.
     pub(super) is_cut: bool,
 }
@@ -165,7 +170,7 @@ fn exchange(
     let (host, agent) = (request.host_header.unwrap_or(&own), request.user_agent);
     let text = format!(
         "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
-         Connection: close\r\n\r\n",
+         Accept-Encoding: identity\r\nConnection: close\r\n\r\n",
         request.url.path
     );
     stream.write_all(text.as_bytes())?;
@@ -175,7 +180,27 @@ fn exchange(
     while head.status < 200 && head.status != 101 {
         (head, rest) = read_head(&mut stream, rest)?;
     }
-    read_body(stream, &head, rest, request.body_bytes)
+    let response = read_body(stream, &head, rest, request.body_bytes)?;
+    Ok(match head.coding.as_str() {
+        "" | "identity" => response,
+        "gzip" | "x-gzip" => unpacked(response, request.body_bytes),
+        _ => HttpResponse { coding: Some(head.coding), ..response },
+    })
+}
+
+/// The body without gzip, as far as it is whole and within the limit.
+fn unpacked(response: HttpResponse, limit: usize) -> HttpResponse {
+    let mut decoder = MultiGzDecoder::new(response.body.as_slice());
+    let (mut body, mut buffer) = (Vec::new(), [0; 8 << 10]);
+    while body.len() <= limit {
+        match read_some(&mut decoder, &mut buffer) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => body.extend_from_slice(&buffer[..count]),
+        }
+    }
+    let is_cut = response.is_cut || body.len() > limit;
+    body.truncate(limit);
+    HttpResponse { body, is_cut, ..response }
 }
 
 /// What is needed of a response's header.
@@ -183,6 +208,8 @@ struct ResponseHead {
     status: u16,
     length: Option<u64>,
     is_chunked: bool,
+    /// Of the content, in lower case; empty for none.
+    coding: String,
 }
 
 /// Reads up to the empty line; `bytes` were read before, and those after the line are returned.
@@ -237,11 +264,12 @@ fn parse_head(bytes: &[u8]) -> Option<ResponseHead> {
         return None;
     }
     let status = words.next()?.parse().ok().filter(|status| (100..1000).contains(status))?;
-    let mut head = ResponseHead { status, length: None, is_chunked: false };
+    let mut head = ResponseHead { status, length: None, is_chunked: false, coding: String::new() };
     for line in lines {
         let Some((name, value)) = line.split_once(':') else { continue };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => head.length = value.trim().parse().ok(),
+            "content-encoding" => head.coding = value.trim().to_ascii_lowercase(),
             "transfer-encoding" => {
                 head.is_chunked = value.trim().to_ascii_lowercase().ends_with("chunked");
             }
@@ -257,7 +285,8 @@ fn read_body(
     rest: Vec<u8>,
     limit: usize,
 ) -> Result<HttpResponse, HttpFault> {
-    let mut response = HttpResponse { status: head.status, body: Vec::new(), is_cut: false };
+    let mut response =
+        HttpResponse { status: head.status, body: Vec::new(), coding: None, is_cut: false };
     if matches!(head.status, 101 | 204 | 304) || limit == 0 {
         return Ok(response);
     }

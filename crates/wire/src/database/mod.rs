@@ -29,6 +29,9 @@ pub(crate) trait MessageSink {
     /// The response is an error with this code.
     fn error(&mut self, code: &[u8]);
     fn response_end(&mut self);
+    /// Whether the response that is due waits for a file of the client.
+    fn is_file_wanted(&mut self) -> bool;
+    fn set_file_wanted(&mut self, is_wanted: bool);
     /// Nothing is readable from now on: TLS, or compressed.
     fn hidden(&mut self, by: Protocol);
     fn lost(&mut self);
@@ -84,9 +87,9 @@ pub(crate) fn has_port(port: u16) -> bool {
         .any(|ports| ports.contains(&port))
 }
 
-/// Commands whose response may come when something happens: Redis' blocking reads, subscriptions and
-/// replication; MongoDB's awaited `hello` and tailed cursors; MySQL's binary log.
-const WAITING: [&[u8]; 24] = [
+/// Commands whose response may come when something happens, or never: Redis' blocking reads, subscriptions,
+/// replication, and the command that turns responses off; MongoDB's awaited `hello` and tailed cursors; MySQL's binary log.
+const WAITING: [&[u8]; 25] = [
     b"BLPOP",
     b"BRPOP",
     b"BRPOPLPUSH",
@@ -111,6 +114,7 @@ const WAITING: [&[u8]; 24] = [
     b"getMore",
     b"COM_BINLOG_DUMP",
     b"COM_BINLOG_DUMP_GTID",
+    redis::NO_REPLIES,
 ];
 
 /// Whether a command's response may wait for something to happen, so that its time says nothing

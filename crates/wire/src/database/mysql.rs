@@ -2,20 +2,24 @@
 //!
 //! Source: MySQL's documentation of its client/server protocol. A command begins with sequence 0;
 //! its first byte is the command. Only a result's contents give its length, so it lasts until the
-//! next command. Only the first bytes of a packet are read.
+//! next command. Only the first bytes of a packet are read. Sequence numbers wrap around: among the
+//! packets of a file that the client sends, 0 is no command; an empty one ends the file.
 
 use super::{MessageHead, MessagePrefix, MessageSink};
 use crate::flow::{Protocol, Side};
 
 pub(super) const PORTS: [u16; 3] = [3306, 3307, 33_060];
-/// Client capabilities, in the first two bytes of its handshake response.
+/// Client capabilities, in the first, second and fourth byte of its handshake response.
 const COMPRESSES: u8 = 0x20;
 const WANTS_TLS: u8 = 0x08;
+const COMPRESSES_WITH_ZSTD: u8 = 0x04;
 /// Length of `SSLRequest`, a handshake response without a user name.
 const TLS_REQUEST_BYTES: u32 = 32;
 /// Other handshake responses are longer.
 const INTRODUCTION_BYTES_MIN: u32 = 32;
 const ERROR: u8 = 0xff;
+/// The first packet of a response that wants a file of the client (`LOAD DATA LOCAL`).
+const WANTS_FILE: u8 = 0xfb;
 
 const COMMANDS: [&str; 32] = [
     "COM_SLEEP",
@@ -72,16 +76,21 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
     let size = u32::from_le_bytes([*a, *b, *c, 0]);
     let total = size + 4;
     let wanted = match prefix.side {
+        Side::Client if size == 0 => {
+            sink.set_file_wanted(false);
+            return MessageHead::inner(total);
+        }
         _ if size == 0 => return MessageHead::inner(total),
         Side::Server if prefix.bytes.get(4) == Some(&ERROR) => size.min(3),
         Side::Server => 1,
-        Side::Client => size.min(2),
+        Side::Client if *sequence == 1 => size.min(4),
+        Side::Client => 1,
     };
     let Some(payload) = prefix.bytes.get(4..4 + wanted as usize) else {
         return if prefix.is_all { MessageHead::inner(total) } else { MessageHead::Short };
     };
     match (prefix.side, payload) {
-        (Side::Client, [command, ..]) if *sequence == 0 => {
+        (Side::Client, [command, ..]) if *sequence == 0 && !sink.is_file_wanted() => {
             if UNANSWERED.contains(command) {
                 return MessageHead::inner(total);
             }
@@ -90,10 +99,11 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
             sink.command(name.as_bytes());
             MessageHead::last(total)
         }
-        (Side::Client, [low, high]) if *sequence == 1 && sink.is_fresh() => {
+        (Side::Client, [low, high, _, highest]) if *sequence == 1 && sink.is_fresh() => {
+            let compresses = low & COMPRESSES != 0 || highest & COMPRESSES_WITH_ZSTD != 0;
             if size == TLS_REQUEST_BYTES && high & WANTS_TLS != 0 {
                 sink.hidden(Protocol::Tls);
-            } else if size > INTRODUCTION_BYTES_MIN && low & COMPRESSES != 0 {
+            } else if size > INTRODUCTION_BYTES_MIN && compresses {
                 sink.hidden(Protocol::Opaque);
             }
             MessageHead::inner(total)
@@ -102,10 +112,12 @@ pub(super) fn head(prefix: &MessagePrefix<'_>, sink: &mut impl MessageSink) -> M
         (Side::Server, [ERROR, low, high]) => {
             sink.response();
             sink.error(u16::from_le_bytes([*low, *high]).to_string().as_bytes());
+            sink.set_file_wanted(false);
             MessageHead::inner(total)
         }
-        (Side::Server, _) => {
+        (Side::Server, payload) => {
             sink.response();
+            sink.set_file_wanted(*sequence == 1 && payload == [WANTS_FILE]);
             MessageHead::inner(total)
         }
     }

@@ -11,6 +11,10 @@ use crate::http::{Framer, RedisValue};
 
 pub(super) const PORTS: [u16; 3] = [6379, 6380, 26_379];
 const NAME_BYTES_MAX: usize = 20;
+/// Behind it, what a client sends is acknowledgements of a replica, which get no response.
+const REPLICATION: [&[u8]; 2] = [b"PSYNC", b"SYNC"];
+/// Behind it, no command gets a response.
+pub(super) const NO_REPLIES: &[u8] = b"CLIENT REPLY OFF";
 
 /// Detects a list of strings, or a response at a known port.
 pub(super) fn recognise(bytes: &[u8], port: u16, side: Side) -> Option<Side> {
@@ -137,7 +141,13 @@ fn step(
         b'%' | b'|' if !is_none => value.items = items - 1 + 2 * number.min(1 << 23),
         b'$' | b'!' | b'=' if !is_none => {
             if side == Side::Client && value.is_first {
-                sink.command(&command(&bytes[1..], number));
+                let name = command(&bytes[1..], number);
+                sink.command(&name);
+                if REPLICATION.contains(&name.as_slice()) || name == NO_REPLIES {
+                    sink.request_end();
+                    *framer = Framer::Opaque;
+                    return 1;
+                }
             }
             let is_pushed = value.is_pushed;
             *framer = Framer::Text { items: items - 1, rest: number + 2, is_pushed };
@@ -153,6 +163,10 @@ fn step(
 
 /// The command in capitals, if captured.
 fn command(bytes: &[u8], length: u32) -> Vec<u8> {
+    const REPLY_OFF: &[u8] = b"CLIENT\r\n$5\r\nREPLY\r\n$3\r\nOFF";
+    if bytes.get(..REPLY_OFF.len()).is_some_and(|start| start.eq_ignore_ascii_case(REPLY_OFF)) {
+        return NO_REPLIES.to_vec();
+    }
     let name = bytes.get(..length as usize).filter(|name| name.len() <= NAME_BYTES_MAX);
     match name {
         Some(name) if name.iter().all(u8::is_ascii_alphabetic) => name.to_ascii_uppercase(),

@@ -15,6 +15,7 @@ struct EventLog {
     parts: u8,
     is_open: bool,
     is_answering: bool,
+    is_file_wanted: bool,
     requests: u32,
 }
 
@@ -58,6 +59,12 @@ impl MessageSink for EventLog {
     fn response_end(&mut self) {
         self.is_answering = false;
         self.text += &format!(" {}) ", std::mem::take(&mut self.counted));
+    }
+    fn is_file_wanted(&mut self) -> bool {
+        self.is_file_wanted
+    }
+    fn set_file_wanted(&mut self, is_wanted: bool) {
+        self.is_file_wanted = is_wanted;
     }
     fn hidden(&mut self, by: Protocol) {
         self.text += by.as_str();

@@ -11,11 +11,12 @@
 //! complete within the 96 bytes, so the state becomes `Body(5000)`; the uncaptured bytes count it
 //! down to 0, and the message ends at its true last byte.
 
+use weir_tls_records::TlsRecords;
+
 use super::head::{
     self, RequestHead, ResponseHead, is_request_start, is_response_start, may_be_request,
 };
 use crate::partial_head::PartialHead;
-use crate::tls::TlsRecords;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framer {

@@ -105,10 +105,12 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether bytes can begin a response.
+/// Whether bytes can begin a response; those of old radio servers begin with `ICY`.
 pub(crate) fn is_response_start(bytes: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/1.";
-    bytes.starts_with(START) || (bytes.len() >= 4 && START.starts_with(bytes))
+    bytes.starts_with(START)
+        || bytes.starts_with(b"ICY 200")
+        || (bytes.len() >= 4 && START.starts_with(bytes))
 }
 
 /// End of the head, searching from `from`.
@@ -186,7 +188,7 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
                 if let Some(length) = value(line, "content-length") {
                     head.content_length = number(length);
                 } else if let Some(kind) = value(line, "content-type") {
-                    head.is_stream = is_stream(kind);
+                    head.is_stream |= is_stream(kind);
                 }
             }
             Some(b't') => {
@@ -194,6 +196,7 @@ pub(super) fn response(bytes: &[u8]) -> (ResponseHead, Option<usize>) {
                     head.is_chunked = is_chunked(coding);
                 }
             }
+            Some(b'i') => head.is_stream |= line.starts_with(b"icy-"),
             Some(b'u') => {
                 if let Some(protocol) = value(line, "upgrade") {
                     head.is_h2c = protocol == b"h2c";

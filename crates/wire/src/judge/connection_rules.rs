@@ -1,7 +1,9 @@
 //! Rules about what happens besides the wait for an answer: opening connections, reading uploads,
 //! sending bodies, and one server among several.
 
-use super::rules::{DelayVerdict, JudgeInput, RequestFraming, RuleOutcome, percent, time};
+use super::rules::{
+    COMPRESSED, DelayVerdict, JudgeInput, RequestFraming, RuleOutcome, percent, time,
+};
 use super::thresholds as limit;
 
 /// Think times of one server of a port.
@@ -71,6 +73,20 @@ pub(super) fn unopened(case: &JudgeInput<'_>) -> RuleOutcome {
     })
 }
 
+/// Clients that leave within the handshake without a word: checks do, and some that refuse a certificate.
+pub(super) fn left_handshakes(case: &JudgeInput<'_>) -> RuleOutcome {
+    let ratio = case.evidence.left_handshake_ratio;
+    (ratio >= limit::FAILED_RATIO_MIN).then(|| {
+        let why = format!(
+            "cannot tell: {} of {} clients left within the TLS handshake without an alert: health \
+             checks, or they refuse the certificate",
+            percent(ratio),
+            case.connections
+        );
+        (DelayVerdict::Unknown, why)
+    })
+}
+
 /// Servers that close their receive window within uploads.
 pub(super) fn slow_upload(case: &JudgeInput<'_>) -> RuleOutcome {
     let e = case.evidence;
@@ -100,7 +116,9 @@ pub(super) fn slow_server(case: &JudgeInput<'_>) -> RuleOutcome {
     let is_slow =
         slowest.think_ms_p50 >= limit::SLOW_MS_MIN.max(limit::SLOW_TO_BASELINE_MIN * usual);
     let is_poll = slowest.think_ms_p50 >= limit::POLL_MS_P25_MIN;
-    (is_slow && !is_poll && case.framing == RequestFraming::Messages).then(|| {
+    let is_read = case.framing == RequestFraming::Messages
+        && case.urls.iter().all(|url| url.template != COMPRESSED);
+    (is_slow && !is_poll && is_read).then(|| {
         let why = format!(
             "only server {} is slow: p50 {} ({} requests), p95 of the others at most {}",
             slowest.address,

@@ -2,7 +2,7 @@
 
 use super::thresholds::{IDENTIFIED_MIN, REFILLED_MIN};
 use crate::histogram::Histogram;
-use crate::model::{SideCounters, Tier, TransportCounters};
+use crate::model::{SideCounters, Tier, TransportCounters, UnopenedCount};
 
 macro_rules! evidence {
     ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
@@ -35,6 +35,8 @@ evidence! {
     /// Share of connections that the server refused, did not answer, or that ended within the TLS
     /// handshake.
     unopened_ratio: f64,
+    /// Share of connections whose client left within the TLS handshake without an alert.
+    left_handshake_ratio: f64,
     /// Retransmitted SYN-ACKs: the SYN-ACK or the client's ACK was lost.
     synack_retries: u64,
     /// p99 of the time from the first SYN to the SYN-ACK.
@@ -324,6 +326,15 @@ impl Evidence {
         }
     }
 
+    /// Leaves out what went to addresses without a server: their accept queues are not full, and a scan of
+    /// many addresses is no failure of one.
+    pub(super) fn leave_out(&mut self, absent: UnopenedCount, transport: &TransportCounters) {
+        self.late_syns = self.late_syns.saturating_sub(absent.late_syns);
+        let unopened = transport.unopened.saturating_sub(absent.unopened);
+        let connections = transport.connections.saturating_sub(absent.connections);
+        self.unopened_ratio = ratio(unopened + transport.failed_handshakes, connections);
+    }
+
     /// How connections open and close.
     fn of_connections(transport: &TransportCounters) -> Self {
         let unopened = transport.unopened + transport.failed_handshakes;
@@ -333,6 +344,7 @@ impl Evidence {
             late_accepts: transport.late_accepts,
             lost_synacks: transport.lost_synacks,
             unopened_ratio: ratio(unopened, transport.connections),
+            left_handshake_ratio: ratio(transport.left_handshakes, transport.connections),
             synack_retries: transport.synack_retries,
             connect_ms_p99: quantile_ms(&transport.connect, 0.99),
             resets_in_flight: transport.resets_in_flight,

@@ -225,10 +225,18 @@ impl Model {
 
 fn report_tier(tier: &Tier, admission: &Admission, sequencer: &Sequencer) -> TierReport {
     let urls = report_urls(tier, sequencer);
-    let slices = report_slices(tier, admission);
+    let mut slices = report_slices(tier, admission);
     let span_us =
         u64::try_from((admission.last_ts - admission.start_ns).max(0) / 1000).unwrap_or(0);
     let mut evidence = Evidence::of(tier, ms(span_us) / 1000.0);
+    evidence.leave_out(sequencer.absent(tier.port), &tier.transport);
+    if evidence.late_syns == 0 {
+        let queues = |slice: &&mut SliceReport| slice.verdict == Some(DelayVerdict::AcceptQueue);
+        slices
+            .iter_mut()
+            .filter(queues)
+            .for_each(|slice| slice.verdict = Some(DelayVerdict::Unknown));
+    }
     evidence.delayed_slices = slices
         .iter()
         .filter(|slice| slice.verdict == Some(DelayVerdict::UpstreamNetworkJitter))

@@ -128,11 +128,14 @@ pub(super) struct JudgeInput<'a> {
     pub(super) backward_ms: f64,
 }
 
+/// What compressed requests to MongoDB are called.
+pub(super) const COMPRESSED: &str = "OP_COMPRESSED";
+
 pub(super) type RuleOutcome = Option<(DelayVerdict, String)>;
 
 /// Returns the verdict of the first rule that holds, with its evidence.
 pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
-    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 18] = [
+    let rules: [fn(&JudgeInput<'_>) -> RuleOutcome; 19] = [
         connection_rules::one_direction,
         connection_rules::several_paths,
         accept_queue,
@@ -148,6 +151,7 @@ pub(super) fn judge(case: &JudgeInput<'_>) -> (DelayVerdict, String) {
         slow_app,
         failing,
         connection_rules::unopened,
+        connection_rules::left_handshakes,
         connection_rules::slow_hello,
         connection_rules::slow_body,
         nothing_seen,
@@ -431,6 +435,9 @@ fn doubt(case: &JudgeInput<'_>, slow: &[&UrlReport]) -> Option<&'static str> {
                  WebSocket look alike",
             )
         }
+        RequestFraming::Messages if slow.iter().any(|url| url.template == COMPRESSED) => Some(
+            "compression hides which command it is: a change stream waits while nothing changes",
+        ),
         RequestFraming::Messages if are_streams(slow) => Some(
             "most of its responses are streams: the first message is late when nothing happens",
         ),

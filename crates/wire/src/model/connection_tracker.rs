@@ -480,7 +480,9 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
     let observed = observe(connection);
     let tier = context.tier_mut(connection.tier);
     tier.unopened += u64::from(is_unopened(connection));
-    tier.failed_handshakes += u64::from(has_failed_handshake(connection));
+    let has_failed = has_failed_handshake(connection);
+    tier.failed_handshakes += u64::from(has_failed && !has_left_handshake(connection));
+    tier.left_handshakes += u64::from(has_failed && has_left_handshake(connection));
     tier.one_sided += u64::from(is_one_sided(connection));
     tier.subflows += u64::from(connection.is_subflow);
     tier.stamped_connections += u64::from(observed.tick_us.is_some());
@@ -523,6 +525,16 @@ fn has_failed_handshake(connection: &Connection) -> bool {
     let is_over = connection.fin_by.is_some() || connection.rst_by.is_some();
     let Framer::Record(records) = connection.halves[0].framer else { return false };
     is_over && is_whole(connection) && connection.requests == 0 && records.has_only_begun()
+}
+
+/// Whether the client left after the server's hello and sent no alert, as health checks do.
+fn has_left_handshake(connection: &Connection) -> bool {
+    let [Framer::Record(client), Framer::Record(server)] =
+        [0, 1].map(|side: usize| connection.halves[side].framer)
+    else {
+        return false;
+    };
+    server.has_hello() && !server.has_alert() && !client.has_alert() && !connection.is_broken_off()
 }
 
 /// Whether enough packets passed one way and none the other: the tap sees one direction.

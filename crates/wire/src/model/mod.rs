@@ -46,7 +46,7 @@ pub use observed::{ObservedConnection, ObservedRequest, RequestEnd, RowSink, Wir
 
 pub(crate) use admission::Admission;
 pub(crate) use eviction::{EvictedSlice, EvictedSlices};
-pub(crate) use sequencer::Sequencer;
+pub(crate) use sequencer::{Sequencer, UnopenedCount};
 pub(crate) use slice::{SliceQuantiles, TimeSlice};
 pub(crate) use tier::{BIN_NS, SideCounters, Tier, TransportCounters};
 

@@ -222,12 +222,16 @@ pub(super) fn finish(connection: &mut Connection, context: &mut ShardContext, is
         complete(connection, context, slot, RequestEnd::Ok, None);
     }
     let is_broken_off = connection.is_broken_off();
+    let upload = connection.halves[0].framer;
+    let is_uploading = matches!(upload, Framer::Body(_) | Framer::Size(..) | Framer::Chunk(_));
     streams::finish(connection, context, is_end);
     note_left(connection, context, if is_open { context.end_ts } else { ts });
     while connection.current != NONE {
         let slot = connection.current;
         let exchange = context.pool.get(slot);
         connection.current = exchange.next;
+        // A client that leaves within its upload gets no response.
+        exchange.has_own_pace |= is_uploading && !exchange.is_sent && !is_broken_off;
         exchange.is_truncated = is_broken_off && exchange.answered[0] != 0;
         let end = match (exchange.answered[0] != 0, connection.rst_by, connection.fin_by) {
             (true, _, _) => RequestEnd::Cut,
@@ -252,6 +256,9 @@ fn note_left(connection: &Connection, context: &mut ShardContext, left: i64) {
         exchange.left = left;
     }
 }
+
+/// Bit of [`super::exchange::Exchange::parts`]: MySQL waits for a file of the client.
+const WANTS_FILE: u8 = 0x80;
 
 /// Messages of one direction at one moment; receives the framers' events.
 pub(crate) struct RequestTracker<'a> {
@@ -573,6 +580,17 @@ impl MessageSink for RequestTracker<'_> {
     fn response_end(&mut self) {
         if self.current().is_some_and(|exchange| exchange.answered[0] != 0) {
             self.end_response();
+        }
+    }
+
+    fn is_file_wanted(&mut self) -> bool {
+        self.current().is_some_and(|exchange| exchange.parts & WANTS_FILE != 0)
+    }
+
+    fn set_file_wanted(&mut self, is_wanted: bool) {
+        if let Some(exchange) = self.current() {
+            exchange.parts &= !WANTS_FILE;
+            exchange.parts |= if is_wanted { WANTS_FILE } else { 0 };
         }
     }
 

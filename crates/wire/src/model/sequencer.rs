@@ -36,6 +36,8 @@ pub(crate) struct Sequencer {
     pairs: RequestPairs,
     registries: Vec<ShardRegistry>,
     server_addresses: HashSet<u128, BuildHasherDefault<FxHasher>>,
+    /// Connections that did not open, by port and address of the server.
+    unopened: HashMap<(u16, u128), UnopenedCount, BuildHasherDefault<FxHasher>>,
     sink: Option<Box<dyn RowSink>>,
     /// Slice of the packet whose events are processed.
     pub(crate) slice: u32,
@@ -48,6 +50,14 @@ pub(crate) struct Sequencer {
     pub(crate) given_up: u64,
     /// Slices removed so far.
     pub(crate) taken: u32,
+}
+
+/// Connections that were refused or ignored, and their SYNs after the first.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct UnopenedCount {
+    pub(crate) connections: u64,
+    pub(crate) unopened: u64,
+    pub(crate) late_syns: u64,
 }
 
 struct ShardRegistry {
@@ -140,6 +150,7 @@ impl Sequencer {
             pairs: RequestPairs::default(),
             registries: (0..SHARDS).map(|_| ShardRegistry::new()).collect(),
             server_addresses: HashSet::default(),
+            unopened: HashMap::default(),
             sink,
             slice: 0,
             requests: 0,
@@ -208,6 +219,7 @@ impl Sequencer {
                     closed.next().expect("each such event comes with one");
                 observed.number = *entry(&mut self.registries[shard].connections, slot);
                 self.count_inner(&observed);
+                self.count_unopened(&observed);
                 keep_if_bad(&mut self.worst, &observed);
                 if let Some(sink) = &mut self.sink {
                     sink.connection(&observed);
@@ -223,6 +235,37 @@ impl Sequencer {
         if let (true, Some(tier)) = (is_inner, self.tier_of_port.get(&observed.server.port)) {
             self.tiers[usize::from(*tier)].from_servers += 1;
         }
+    }
+
+    fn count_unopened(&mut self, observed: &ObservedConnection) {
+        let key = (observed.server.port, observed.server.address);
+        let is_known = self.unopened.len() < ADDRESSES_MAX || self.unopened.contains_key(&key);
+        if observed.syns > 0 && observed.synacks == 0 && is_known {
+            let count = self.unopened.entry(key).or_default();
+            count.connections += 1;
+            let is_refused = observed.rst_by.is_some();
+            count.unopened += u64::from(is_refused || observed.syns > 1);
+            count.late_syns += u64::from(observed.syns) - 1;
+        }
+    }
+
+    /// Connections of a port to addresses that have accepted none in the capture: the SYNs that were sent
+    /// again, and how many connections went to addresses that were tried once or twice, as by a scan.
+    pub(crate) fn absent(&self, port: u16) -> UnopenedCount {
+        const SCANNED_MAX: u64 = 2;
+        let of_port = self
+            .unopened
+            .iter()
+            .filter(|((of, address), _)| *of == port && !self.server_addresses.contains(address));
+        let mut absent = UnopenedCount::default();
+        for (_, count) in of_port {
+            absent.late_syns += count.late_syns;
+            if count.connections <= SCANNED_MAX {
+                absent.connections += count.connections;
+                absent.unopened += count.unopened;
+            }
+        }
+        absent
     }
 
     /// Tier of a port, created unless the limit is reached.
@@ -347,11 +390,14 @@ impl Sequencer {
                 tier.unseen += 1;
                 false
             }
-            RequestEnd::Reset | RequestEnd::Closed | RequestEnd::Unanswered => true,
+            // A command that waits for news may wait when its client leaves.
+            RequestEnd::Reset | RequestEnd::Closed | RequestEnd::Unanswered => {
+                !exchange.has_own_pace
+            }
             RequestEnd::Ok | RequestEnd::Cut => false,
         };
         tier.unanswered += u64::from(is_unanswered);
-        tier.unfinished += u64::from(done.end == RequestEnd::Unanswered);
+        tier.unfinished += u64::from(is_unanswered && done.end == RequestEnd::Unanswered);
         tier.truncated += u64::from(exchange.is_truncated);
         tier.doubtful += u64::from(exchange.is_doubtful);
         tier.slices.at(began).unanswered += u32::from(is_unanswered || exchange.is_truncated);

@@ -103,6 +103,8 @@ pub(crate) struct TransportCounters {
     pub(crate) unopened: u64,
     /// Connections that ended within the TLS handshake.
     pub(crate) failed_handshakes: u64,
+    /// Connections whose client left within the handshake without an alert.
+    pub(crate) left_handshakes: u64,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) syns: u64,
@@ -135,7 +137,7 @@ impl TransportCounters {
         add_fields!(
             self, other;
             unasked, connections, one_sided, subflows, packets, bytes, syns, late_syns, late_accepts,
-            lost_synacks, unopened, failed_handshakes, synack_retries, resets_in_flight, races,
+            lost_synacks, unopened, failed_handshakes, left_handshakes, synack_retries, resets_in_flight, races,
             after_fin, missed_by_tap, stamped_connections
         );
         // Fewer are left only where totals were halved.

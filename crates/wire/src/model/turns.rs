@@ -1,13 +1,14 @@
 //! Requests without readable framing: a request is what the client sends until the server answers.
 //!
-//! TLS shows its records, so that handshakes, tickets and alerts are neither ([`crate::tls`]).
+//! TLS shows its records, so that handshakes, tickets and alerts are neither ([`weir_tls_records`]).
+
+use weir_tls_records::{RecordContext, RecordMeaning, TlsInput, TlsRecords};
 
 use super::exchange::Exchange;
 use super::request_tracker::RequestTracker;
 use super::shard_context::ShardContext;
 use crate::flow::{Connection, NONE, Protocol, Side};
 use crate::http::{Framer, HttpSink};
-use crate::tls::{RecordContext, RecordMeaning, TlsInput, TlsRecords};
 
 /// Tickets in several segments come within this time; a record that comes later is the answer.
 const TICKETS_NS: i64 = 2_000_000;
@@ -53,9 +54,8 @@ fn tls(
         peer: records_of(connection.half(side.other()).framer),
         is_later: connection.requests > 1,
     };
-    let mut partial = connection.half(side).partial.take();
     let (mut meanings, mut bytes) = (0, 0);
-    while let Some(part) = records.next(&mut partial, &mut input, record_context) {
+    while let Some(part) = records.next(&mut input, record_context) {
         let is_control = part.meaning == RecordMeaning::Control;
         meanings |= if is_control { 0 } else { 1 << part.meaning as u8 };
         bytes += if is_control { 0 } else { part.bytes };
@@ -65,8 +65,7 @@ fn tls(
     if may_be_tickets && connection.current == NONE {
         records.end_tickets();
     }
-    let half = connection.half(side);
-    (half.framer, half.partial) = (Framer::Record(records), partial);
+    connection.half(side).framer = Framer::Record(records);
     if is_hello_due && records.has_hello() {
         note_hello(connection, context, ts);
     }

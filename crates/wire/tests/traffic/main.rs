@@ -2,6 +2,5 @@
 
 #![expect(clippy::print_stdout, reason = "skips belong into the test's output")]
 
-mod compat;
 mod hostile;
 mod lab;

@@ -147,3 +147,29 @@ fn no_response_makes_it_panic() {
         Ok(())
     });
 }
+
+/// elastic/beats#28303, grafana/synthetic-monitoring-agent#124, thp/urlwatch PR 4: servers that compress for a
+/// client that wants no compression.
+#[test]
+fn a_compressed_body_is_unpacked_or_named() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"Log in").expect("memory takes all");
+    let packed = packed.finish().expect("memory takes all");
+    let answer = |coding: &str, body: &[u8]| {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        [head.as_bytes(), body].concat()
+    };
+    for coding in ["gzip", "GZIP", "x-gzip"] {
+        assert_eq!(body(&answer(coding, &packed)).as_deref(), Ok("Log in"), "{coding}");
+    }
+    let short = respond(&answer("gzip", &packed), 30).unwrap();
+    assert_eq!((short.body.as_slice(), short.is_cut), (&b"Log in"[..], false));
+    let cut = respond(&answer("gzip", &packed), packed.len() - 9).unwrap();
+    assert!(cut.is_cut && b"Log in".starts_with(&cut.body), "{cut:?}");
+    assert_eq!(respond(&answer("gzip", b"no gzip"), 30).unwrap().body, b"");
+    assert_eq!(respond(&answer("br", b"xyz"), 30).unwrap().coding.as_deref(), Some("br"));
+    assert_eq!(body(&answer("identity", b"ok")).as_deref(), Ok("ok"));
+}

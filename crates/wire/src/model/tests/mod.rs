@@ -1,11 +1,15 @@
 //! Tests of the model on scripted traffic: counts, times and verdicts are known in advance.
 
+mod checks;
 mod copies;
+mod databases;
 mod http2;
 mod limits;
 mod live;
 mod odd_connections;
+mod odd_http;
 mod offload;
+mod peer;
 mod protocols;
 mod requests;
 mod taps;
@@ -173,6 +177,7 @@ impl TrafficScript {
         };
         let (alone, together) = (run(1), run(3));
         assert_eq!(format!("{alone:?}"), format!("{together:?}"));
+        peer::record(&self.packets, &alone.1);
         alone
     }
 }

@@ -36,7 +36,7 @@ fn plain(script: &mut TrafficScript, line: &mut ScriptedConnection, at: i64) {
 /// SackOfHacks/pcapper#32, seladb/PcapPlusPlus#402: sequence numbers that pass zero, within a segment,
 /// between two, and while one of them is sent again.
 #[test]
-fn sequence_numbers_wrap_anywhere() {
+pub(super) fn sequence_numbers_wrap_anywhere() {
     for before in [1, 2, 40, 100, 160, 700, 1500] {
         let begin = |script: &mut TrafficScript, at| {
             let mut line = script.line(80);
@@ -94,7 +94,7 @@ fn pieces_that_overlap_are_read_once() {
 /// firezone/firezone PR 14511 and zeek/zeek#3313: a SYN-ACK that does not arrive is sent again, as it was or
 /// with another number, and so is the SYN.
 #[test]
-fn a_handshake_with_a_second_attempt_is_one_connection() {
+pub(super) fn a_handshake_with_a_second_attempt_is_one_connection() {
     for has_new_number in [false, true] {
         let begin = |script: &mut TrafficScript, at| {
             let mut line = script.line(80);
@@ -121,7 +121,7 @@ fn a_handshake_with_a_second_attempt_is_one_connection() {
 /// DanieleDeSensi/peafowl#5, arkime/arkime#956 and #2313: a port is used again though the capture lacks the
 /// end of its last connection, or half of it; the server is still the server.
 #[test]
-fn a_port_that_is_used_again_begins_a_connection() {
+pub(super) fn a_port_that_is_used_again_begins_a_connection() {
     for end in ["none", "client", "server", "reset"] {
         let begin = |script: &mut TrafficScript, at| {
             let mut line = script.open(80, at, 1);
@@ -151,7 +151,7 @@ fn a_port_that_is_used_again_begins_a_connection() {
 /// arkime/arkime#2313: the first packet of a connection in the capture is the server's FIN, and then
 /// the client uses its port again.
 #[test]
-fn the_end_of_an_older_connection_turns_no_ends_around() {
+pub(super) fn the_end_of_an_older_connection_turns_no_ends_around() {
     let begin = |script: &mut TrafficScript, at| {
         let mut line = script.line(80);
         script.send(&mut line, SERVER, at, Flags::FIN | Flags::ACK, b"");

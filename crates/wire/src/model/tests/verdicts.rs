@@ -23,7 +23,7 @@ fn verdict(report: &Report, expected: DelayVerdict) {
 }
 
 #[test]
-fn an_even_crowd_is_smooth() {
+pub(super) fn an_even_crowd_is_smooth() {
     let report = crowd(|script, line, at, think| script.exchange(line, at, "/a", think));
     verdict(&report, DelayVerdict::Smooth);
     assert_eq!((report.tiers[0].requests, report.tiers[0].responses), (4000, 4000));
@@ -47,7 +47,7 @@ fn a_network_that_holds_packets_is_told_from_clients_that_pause() {
 }
 
 #[test]
-fn a_slow_url_is_named() {
+pub(super) fn a_slow_url_is_named() {
     let report = crowd(|script, line, at, think| {
         if at > 5000 && think % 4 == 0 {
             script.exchange(line, at, "/app/search?q=1", 400 + think);
@@ -60,7 +60,7 @@ fn a_slow_url_is_named() {
 }
 
 #[test]
-fn lost_answers_are_path_loss_and_spurious_ones_are_not() {
+pub(super) fn lost_answers_are_path_loss_and_spurious_ones_are_not() {
     for is_spurious in [false, true] {
         let mut count = 0;
         let report = crowd(|script, line, at, think| {

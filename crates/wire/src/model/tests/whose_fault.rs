@@ -109,7 +109,7 @@ fn a_slow_page_that_opens_the_connection_is_no_accept_queue() {
 
 /// kubernetes/kubernetes#3734 and istio/istio#38191: one of many servers of a port is slow.
 #[test]
-fn one_slow_server_of_many_is_named() {
+pub(super) fn one_slow_server_of_many_is_named() {
     let mut script = TrafficScript::default();
     for client in 0..60_i64 {
         let mut line = script.line(8080);

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use weir_wire::compat::{
+use weir_capture::compat::{
     EndStamp, RequestExtractor, RequestOptions, SliceAggregator, SliceOptions, StartStamp,
 };
 
@@ -64,7 +64,7 @@ fn stage_one(lines: &[String], start: StartStamp, end: EndStamp) -> String {
     let options = RequestOptions { port: "80".to_owned(), start, end };
     let hour = 1_301_954_400; // 2011-04-04 22:00 UTC
     let zone =
-        Box::new(move |at: weir_wire::text::LocalMinute| Some(hour + i64::from(at.minute) * 60));
+        Box::new(move |at: weir_capture::text::LocalMinute| Some(hour + i64::from(at.minute) * 60));
     let (mut requests, mut out) = (RequestExtractor::new(options, zone, 7), Vec::new());
     lines.iter().for_each(|line| requests.line(line.as_bytes(), &mut out).expect("few sessions"));
     requests.finish(&mut out);

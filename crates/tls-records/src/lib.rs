@@ -23,11 +23,9 @@
 //! Java adds 16 bytes to each record, and OpenSSL fills a server's records up to a multiple if configured
 //! to.
 
-use crate::partial_head::PartialHead;
-
 /// State of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct TlsRecords {
+pub struct TlsRecords {
     /// Remaining bytes of the current record.
     rest: u16,
     flags: u16,
@@ -36,14 +34,18 @@ pub(crate) struct TlsRecords {
     meaning: RecordMeaning,
     /// Length of the server's last ticket.
     ticket: u16,
+    /// Start of a record's header whose rest is still to come.
+    header: [u8; HEADER_BYTES - 1],
+    header_bytes: u8,
 }
 
 /// What a record is to requests and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum RecordMeaning {
+pub enum RecordMeaning {
     /// Handshake, alerts, key updates, and control frames of HTTP/2.
     #[default]
     Control,
+    /// Part of a request or an answer.
     Data,
     /// A session ticket, or the first answer of a connection.
     Ticket,
@@ -59,24 +61,30 @@ pub(crate) enum RecordMeaning {
 
 /// Bytes of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RecordStretch {
-    pub(crate) meaning: RecordMeaning,
-    pub(crate) bytes: u32,
+pub struct RecordStretch {
+    /// What its record is.
+    pub meaning: RecordMeaning,
+    /// Its length.
+    pub bytes: u32,
 }
 
 /// What decides the meaning of a record besides its own direction.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordContext {
-    pub(crate) is_from_server: bool,
-    pub(crate) peer: TlsRecords,
+pub struct RecordContext {
+    /// Whether the server sends it.
+    pub is_from_server: bool,
+    /// State of the other direction.
+    pub peer: TlsRecords,
     /// Whether the connection's second request has begun.
-    pub(crate) is_later: bool,
+    pub is_later: bool,
 }
 
 /// The next in-order bytes of a direction: `length` on the wire, of which `bytes` were captured.
-pub(crate) struct TlsInput<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) length: u32,
+pub struct TlsInput<'a> {
+    /// What was captured.
+    pub bytes: &'a [u8],
+    /// Length on the wire.
+    pub length: u32,
 }
 
 const CHANGED_CIPHER: u16 = 1;
@@ -104,6 +112,8 @@ const HAS_NO_TICKETS: u16 = 2048;
 const HAS_FRAME: u16 = 4096;
 /// What may acknowledge the client's settings came behind them.
 const HAS_ACKNOWLEDGED: u16 = 8192;
+/// An alert in clear was sent.
+const HAS_ALERT: u16 = 16_384;
 
 const HEADER_BYTES: usize = 5;
 const RECORD_BYTES_MAX: u16 = (16 << 10) + 2048;
@@ -142,9 +152,8 @@ const OLD_SETTINGS_ACK: [u16; 2] = [25, 33];
 impl TlsRecords {
     /// Takes the next stretch of a record; `None` at the end of the input. A head that was not
     /// captured makes the rest of the input data of an unknown record.
-    pub(crate) fn next(
+    pub fn next(
         &mut self,
-        partial: &mut Option<Box<PartialHead>>,
         input: &mut TlsInput<'_>,
         context: RecordContext,
     ) -> Option<RecordStretch> {
@@ -156,87 +165,89 @@ impl TlsRecords {
             self.rest -= u16::try_from(bytes).unwrap_or(self.rest);
             return Some(RecordStretch { meaning: self.meaning, bytes });
         }
-        let known = partial.as_ref().map_or(0, |partial| partial.0.len());
-        let missing = HEADER_BYTES.saturating_sub(known);
+        let known = usize::from(self.header_bytes);
+        let missing = HEADER_BYTES - known;
         let Some(more) = input.bytes.get(..missing) else {
             if input.bytes.len() < input.length as usize {
-                return Some(self.unknown(partial, input));
+                return Some(self.unknown(input));
             }
-            partial.get_or_insert_with(|| Box::new(PartialHead(Vec::new()))).0.extend(input.bytes);
+            self.header[known..known + input.bytes.len()].copy_from_slice(input.bytes);
+            self.header_bytes += u8::try_from(input.bytes.len()).unwrap_or(0);
             let bytes = input.consume(u32::MAX);
             return Some(RecordStretch { meaning: RecordMeaning::Control, bytes });
         };
         let mut head = [0; HEADER_BYTES];
-        if let Some(partial) = partial {
-            head[..known.min(HEADER_BYTES)].copy_from_slice(&partial.0[..known.min(HEADER_BYTES)]);
-        }
-        head[HEADER_BYTES - missing..].copy_from_slice(more);
+        head[..known].copy_from_slice(&self.header[..known]);
+        head[known..].copy_from_slice(more);
         let length = u16::from_be_bytes([head[3], head[4]]);
         let is_record = matches!(head, [0x14..=0x18, 3, 0..=4, ..]) && length <= RECORD_BYTES_MAX;
         if !is_record {
-            return Some(self.unknown(partial, input));
+            return Some(self.unknown(input));
         }
-        *partial = None;
+        self.header_bytes = 0;
         let bytes = input.consume(u32::try_from(missing).unwrap_or(0));
         self.rest = length;
         self.meaning = self.begin(head[0], length, input.bytes, context);
         Some(RecordStretch { meaning: self.meaning, bytes })
     }
 
-    fn unknown(
-        &mut self,
-        partial: &mut Option<Box<PartialHead>>,
-        input: &mut TlsInput<'_>,
-    ) -> RecordStretch {
-        *partial = None;
+    fn unknown(&mut self, input: &mut TlsInput<'_>) -> RecordStretch {
+        self.header_bytes = 0;
         RecordStretch { meaning: RecordMeaning::Data, bytes: input.consume(u32::MAX) }
     }
 
     /// Whether a handshake record was sent.
-    pub(crate) fn has_hello(self) -> bool {
+    pub fn has_hello(self) -> bool {
         self.flags & HAS_HELLO != 0
     }
 
     /// Whether a client sent its hello and no Finished.
-    pub(crate) fn has_only_begun(self) -> bool {
+    pub fn has_only_begun(self) -> bool {
         self.has_hello() && self.flags & (IS_READY | IS_OLD) == 0
     }
 
-    pub(crate) fn is_tls13(self) -> bool {
+    /// Whether an alert was sent in clear.
+    pub fn has_alert(self) -> bool {
+        self.flags & HAS_ALERT != 0
+    }
+
+    /// Whether the server chose TLS 1.3.
+    pub fn is_tls13(self) -> bool {
         self.flags & IS_TLS13 != 0
     }
 
     /// Whether a client's handshake has begun and its Finished was not recognised.
-    pub(crate) fn has_open_flight(self) -> bool {
+    pub fn has_open_flight(self) -> bool {
         self.count > 0 && self.flags & (IS_READY | IS_EARLY | IS_OLD) == 0
     }
 
     /// Ends a client's handshake; whether a request may have followed it.
-    pub(crate) fn end_flight(&mut self) -> bool {
+    pub fn end_flight(&mut self) -> bool {
         self.flags |= IS_READY | MAY_BE_PADDED;
         self.count > 1
     }
 
     /// Whether a server that speaks HTTP/2 with `client` has sent its settings and acknowledged the
     /// client's. A record behind them would be an answer.
-    pub(crate) fn has_settings(self, client: Self) -> bool {
+    pub fn has_settings(self, client: Self) -> bool {
         const BOTH: u16 = HAS_FRAME | HAS_ACKNOWLEDGED;
         self.flags & BOTH == BOTH && client.flags & IS_HTTP2 != 0
     }
 
     /// Whether a server's only long record so far is no ticket: `client` takes none. Servers that send some
     /// all the same, such as OpenSSL's, send two.
-    pub(crate) fn has_answered(self, client: Self) -> bool {
+    pub fn has_answered(self, client: Self) -> bool {
         self.count == 1 && client.flags & HAS_NO_TICKETS != 0
     }
 
     /// Tickets came before the first request, so its answer is none.
-    pub(crate) fn end_tickets(&mut self) {
+    pub fn end_tickets(&mut self) {
         self.count = TICKETS_MAX;
     }
 
     /// Skips bytes that the capture lacks.
-    pub(crate) fn skip(&mut self, length: u32) {
+    pub fn skip(&mut self, length: u32) {
+        self.header_bytes = 0;
         self.rest = u16::try_from(u32::from(self.rest).saturating_sub(length)).unwrap_or(0);
     }
 
@@ -249,6 +260,7 @@ impl TlsRecords {
     ) -> RecordMeaning {
         match kind {
             0x14 => self.flags |= CHANGED_CIPHER,
+            0x15 => self.flags |= HAS_ALERT,
             0x16 => {
                 // After a HelloRetryRequest, both sides send a hello behind the change of ciphers.
                 let is_encrypted = self.flags & CHANGED_CIPHER != 0 && !is_hello(body, length);
@@ -457,12 +469,12 @@ mod tests {
             let bytes: Vec<u8> = records.iter().flat_map(|(kind, n)| record(*kind, *n)).collect();
             let [own, peer] = if is_from_server { [1, 0] } else { [0, 1] };
             let peer = self.sides[peer];
-            let (mut partial, mut data) = (None, [0_u32; 7]);
+            let mut data = [0_u32; 7];
             for piece in bytes.chunks(7) {
                 let length = u32::try_from(piece.len()).expect("short");
                 let mut input = TlsInput { bytes: piece, length };
                 let context = RecordContext { is_from_server, peer, is_later: self.is_later };
-                while let Some(part) = self.sides[own].next(&mut partial, &mut input, context) {
+                while let Some(part) = self.sides[own].next(&mut input, context) {
                     data[part.meaning as usize] += part.bytes;
                 }
             }
