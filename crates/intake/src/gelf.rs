@@ -213,8 +213,9 @@ pub(crate) fn read(message: &[u8], origin: StreamOrigin<'_>, builder: &mut Batch
 /// Renames fields to the names that the parser knows.
 fn renamed(mut document: Map<String, Value>) -> Map<String, Value> {
     // Without its short form, the message is the long one.
-    if document.get("short_message").is_none_or(|text| *text == "")
-        && let Some(text) = document.remove("full_message").filter(|text| *text != "")
+    let is_blank = |text: &Value| text.as_str().is_some_and(|text| text.trim_ascii().is_empty());
+    if document.get("short_message").is_none_or(is_blank)
+        && let Some(text) = document.remove("full_message").filter(|text| !is_blank(text))
     {
         document.insert("short_message".to_owned(), text);
     }
@@ -291,14 +292,15 @@ mod tests {
         }
     }
 
-    /// mp911de/logstash-gelf#158 (a level in quotes), fluent/fluentd#669 (no short message), and a NUL
-    /// behind a datagram.
+    /// mp911de/logstash-gelf#158 (a level in quotes), fluent/fluentd#669 (no short message),
+    /// Graylog2/graylog2-server#3970 (a blank one), and a NUL behind a datagram.
     #[test]
     fn messages_that_bend_the_specification_are_read() {
         let mut builder = builder();
         for message in [
             &br#"{"host":"web1","timestamp":"1795176000.998","level":"6","_Severity":"INFO"}"#[..],
             br#"{"version":"1.1","short_message":"","full_message":"a\nb","level":3}"#,
+            br#"{"version":"1.1","short_message":" ","full_message":"Backtrace here","level":1}"#,
             b"{\"short_message\":\"c\",\"full_message\":\"\"}\0",
         ] {
             read(message, ORIGIN, &mut builder);
@@ -308,6 +310,7 @@ mod tests {
               {"Severity":"INFO","level":"info","timestamp":"1795176000.998"}
             192.0.2.1 gelf_tcp
               {"level":"error","message":"a\nb"}
+              {"level":"alert","message":"Backtrace here"}
               {"full_message":"","message":"c"}
         "#]]
         .assert_eq(&dump(&mut builder));

@@ -22,8 +22,8 @@ use crate::field::Field;
 use crate::record::Record;
 use crate::text;
 
-/// Methods that Node's `morgan` writes without quotes, where prose could have the same words.
-const METHODS: [&str; 9] =
+/// Methods that programs write without quotes, where prose could have the same words.
+pub(crate) const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
 
 /// Reads a line; `None`, with the record empty, if it is in none of these formats.

@@ -7,6 +7,7 @@
 use weir_tables::Micros;
 use weir_values::{number, peer_address};
 
+use crate::bare_access::METHODS;
 use crate::field::{self, Field};
 use crate::format::{LineFormat, NamedFormat};
 use crate::record::{LineFault, Record, RowKind};
@@ -56,15 +57,17 @@ fn time_start(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     memchr::memchr_iter(b'[', bytes).take(4).find(|at| {
         let is_word = *at == 0 || bytes[at - 1] == b' ';
-        is_word && (bytes.get(at + 3) == Some(&b'/') || *at > 0 && is_iso_time(&bytes[at + 1..]))
+        is_word && (bytes.get(at + 3) == Some(&b'/') || *at > 0 && is_other_time(&bytes[at + 1..]))
     })
 }
 
-/// Whether `2026-11-20T12:00:00Z] "` follows a bracket: nginx' `$time_iso8601` and others. At the start
-/// of a line it is Envoy's.
-fn is_iso_time(bytes: &[u8]) -> bool {
-    bytes.get(4) == Some(&b'-')
-        && bytes.get(10).is_some_and(|mark| b"T ".contains(mark))
+/// Whether `2026-11-20T12:00:00Z] "` follows a bracket (nginx' `$time_iso8601` and others; at the start
+/// of a line it is Envoy's), `1795176000.123] "` or `Fri Nov 20 12:00:00 2026] "`.
+fn is_other_time(bytes: &[u8]) -> bool {
+    let is_iso = bytes.get(4) == Some(&b'-') && bytes.get(10).is_some_and(|b| b"T ".contains(b));
+    let is_epoch = bytes.len() > 10 && bytes[..10].iter().all(u8::is_ascii_digit);
+    let is_named = bytes.get(3) == Some(&b' ') && bytes.get(7) == Some(&b' ');
+    (is_iso || is_epoch || is_named)
         && memchr::memchr(b']', bytes).is_some_and(|end| bytes[end + 1..].starts_with(b" \""))
 }
 
@@ -135,10 +138,11 @@ fn read_time(time: &str, record: &mut Record<'_>) -> Option<Micros> {
 /// What some formats have between the time and the request, and the request: the host that APISIX
 /// writes, a number, or where the line begins with the time, the client as well.
 fn words_before_request(text: &str) -> (&str, &str) {
-    // Words in quotes, such as the host: a request has a blank, or its status behind it.
+    // Words in quotes, such as the host (`"URL: a.example"`): a request has its status behind it.
     let mut at = 0;
     while let Some(rest) = text[at..].strip_prefix('"')
-        && let Some(end) = rest.find([' ', '"']).filter(|end| rest[*end..].starts_with("\" \""))
+        && let Some(end) = rest.find('"').filter(|end| rest[*end..].starts_with("\" \""))
+        && !METHODS.contains(&text::word(rest).0)
         && at < MAX_WORDS_BYTES
     {
         at += end + 3;
@@ -148,7 +152,7 @@ fn words_before_request(text: &str) -> (&str, &str) {
     }
     let head = &text.as_bytes()[..text.len().min(MAX_WORDS_BYTES)];
     let words = memchr::memchr(b'"', head).and_then(|at| text[..at].strip_suffix(' '));
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_[], ".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_[](), ".contains(&byte);
     // Apache's `%T/%D`.
     let is_duration = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
     let is_word = |word: &str| word.bytes().all(is_plain) || is_duration(word);
@@ -183,6 +187,7 @@ fn is_host(word: &str) -> bool {
     let is_port = number::integer(port).is_some_and(|port| (1..=65_535).contains(&port));
     is_port
         && number::float(word).is_none()
+        && !word.starts_with('/')
         && (name.contains('.') || name.bytes().any(|byte| byte.is_ascii_lowercase()))
 }
 
@@ -231,7 +236,14 @@ fn behind_logger(head: &str) -> (&str, &str) {
 /// `-`. The address is a list where `X-Forwarded-For` is logged in its place, and may be missing.
 fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let (logger, head) = behind_logger(head);
-    record.attr(["logger_prefix", logger]);
+    // `id host address`, without a port or with one.
+    let named = logger
+        .rsplit_once(' ')
+        .filter(|(words, host)| !words.starts_with('[') && host.contains('.') && is_host(host));
+    record.attr(["logger_prefix", named.map_or(logger, |(words, _)| words)]);
+    if let Some((_, host)) = named {
+        record.put(["vhost", host], Field::Host);
+    }
     let (first, behind) = text::word(head);
     let (second, third) = text::word(behind);
     let is_name =
@@ -241,7 +253,7 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     // lighttpd's `%h %V %u` has the host second.
     let has_vhost = second != "-"
         && behind.contains(' ')
-        && (has_port
+        && (has_port && (!peer_address::is_peer(first) || peer_address::is_peer(second))
             || !peer_address::is_address(first.trim_end_matches(','))
                 && peer_address::is_address(second)
             || is_name(first) && is_name(second) && third.starts_with("- "));
@@ -267,12 +279,20 @@ fn head_fields<'a>(head: &'a str, record: &mut Record<'a>) {
     let (logname, user) = (logname.trim_matches('"'), user.trim_matches([' ', '"']));
     // BunkerWeb's `$remote_addr - $remote_user $server_name`.
     let host_behind = user.strip_prefix("- ").filter(|host| host.contains('.') && is_host(host));
-    let user = if host_behind.is_some() { "" } else { user };
+    // Virtualmin's `%l %v %V %u`.
+    let named = user.split_once(' ').and_then(|(host, rest)| Some((host, rest.split_once(' ')?)));
+    let named = named.filter(|(host, (other, _))| {
+        [host, other].iter().all(|name| name.contains('.') && is_host(name))
+    });
+    let user = named.map_or(user, |(_, (_, user))| user);
+    let host_behind = host_behind.or(named.map(|(host, _)| host));
+    let user = if host_behind.is_some() && named.is_none() { "" } else { user };
     if let Some(host) = host_behind {
         record.put(["server_name", host], Field::Host);
     }
     // lighttpd's own format has the requested host in this place.
-    let is_host = logname.contains('.') && !logname.contains('@');
+    // Linkerd has the client's identity there.
+    let is_host = logname.contains('.') && !logname.contains('@') && !is_identity(logname);
     let field = if is_host { Field::Host } else { Field::Attr };
     if !logname.is_empty() {
         let host = logname.split_once("://").filter(|_| is_host).map(|(_, host)| host);
@@ -286,6 +306,9 @@ fn put_further_addresses<'a>(first: &str, rest: &'a str, record: &mut Record<'a>
     let text = rest.strip_prefix(' ').unwrap_or(rest);
     let (words, behind) = text.split_at(list_length(text));
     let list = words.trim_matches(['(', ')']);
+    if words == "(-)" {
+        return behind;
+    }
     if !peer_address::is_peer(list.split(',').next().unwrap_or_default()) {
         return rest;
     }
@@ -297,6 +320,10 @@ fn put_further_addresses<'a>(first: &str, rest: &'a str, record: &mut Record<'a>
         return rest;
     }
     behind
+}
+
+fn is_identity(word: &str) -> bool {
+    memchr::memmem::find(word.as_bytes(), b".serviceaccount.").is_some()
 }
 
 fn is_account(word: &str) -> bool {
@@ -330,7 +357,9 @@ struct TailValues<'a> {
 impl<'a> TailValues<'a> {
     fn new(text: &'a str) -> Self {
         let (word, behind) = text::word(text);
-        let is_named = word.contains('.') && behind.starts_with('"') && is_host(word);
+        // Or Apache's `%U`.
+        let is_named = behind.starts_with('"')
+            && (word.contains('.') && is_host(word) || word.starts_with('/'));
         let (host, text) = if is_named { (word, behind) } else { ("", text) };
         let (numbers, text) = leading_numbers(text);
         let (referer, rest) = tail_value(text);
@@ -391,8 +420,10 @@ fn tail_value(text: &str) -> (Option<&str>, &str) {
 }
 
 fn tail_fields<'a>(values: &TailValues<'a>, record: &mut Record<'a>) {
-    if !values.host.is_empty() {
-        record.put(["http_host", values.host], Field::Host);
+    match values.host.strip_prefix('/') {
+        Some(_) => record.attr(["uri", values.host]),
+        None if values.host.is_empty() => {}
+        None => record.put(["http_host", values.host], Field::Host),
     }
     if let Some(referer) = values.referer {
         record.put(["http_referer", text::unescape(referer, record.arena)], Field::Referer);

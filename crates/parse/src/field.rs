@@ -246,9 +246,8 @@ pub(crate) fn of_key(key: &str) -> Field {
 fn of_program_key(key: &str) -> Field {
     match key {
         "client" | "client.ip" | "source.ip" | "ip" | "remote" | "remoteAddr" | "remoteAddress"
-        | "remote_address" | "clientIP" | "clientIp" | "remoteIP" | "remoteIp" | "id.orig_h" => {
-            Field::PeerAddress
-        }
+        | "remote_address" | "client_addr" | "src_ip" | "source_ip" | "clientIP" | "clientIp"
+        | "remoteIP" | "remoteIp" | "id.orig_h" => Field::PeerAddress,
         "httpRequest.requestMethod"
         | "properties.httpMethod"
         | "ClientRequestMethod"
@@ -266,7 +265,15 @@ fn of_program_key(key: &str) -> Field {
         | "properties.responseCode"
         | "proxy.statusCode"
         | "total_ns"
-        | "err_symbol" => Field::AccessMark,
+        | "err_symbol"
+        | "cs-uri-stem"
+        | "requestToTargetDuration"
+        | "httpRequest.httpMethod"
+        | "logContent.data.lbStatusCode"
+        | "data.lbStatusCode"
+        | "lbStatusCode"
+        | "transaction.request.method"
+        | "transaction.transaction_id" => Field::AccessMark,
         "t.$date" => Field::MongoTime,
         "__REALTIME_TIMESTAMP" => Field::JournalTime,
         "request.uri" => Field::CaddyTarget,
@@ -305,7 +312,12 @@ fn of_program_key(key: &str) -> Field {
 /// The meaning of a name of syslog-ng's macros, rsyslog's properties, or the journal's fields.
 fn of_syslog_key(key: &str) -> Field {
     match key {
-        "ISODATE" | "timereported" => Field::Time,
+        "ISODATE" | "timereported" | "Time" | "TIMESTAMP" | "_time" | "dt" => Field::Time,
+        // Documents of MongoDB.
+        "time.$date" | "timestamp.$date" | "timestamp.$date.$numberLong" => Field::Time,
+        "logLevel" | "level.name" => Field::Severity,
+        "Msg" | "_msg" => Field::Message,
+        "text" => Field::MessageOtherwise,
         "DATE" | "timegenerated" => Field::TimeOtherwise,
         "PRIORITY" | "LEVEL" | "syslogseverity" | "syslogseverity-text" => Field::Severity,
         "FACILITY" | "SYSLOG_FACILITY" | "syslogfacility" | "syslogfacility-text" => {
@@ -354,6 +366,27 @@ fn of_schema_key(key: &str) -> Field {
         "latency" | "latency_human" | "duration" | "elapsed" | "took" | "response_time"
         | "responseTime" => Field::DurationText,
         _ => of_nginx(key),
+    }
+}
+
+/// The meaning of the name of a column, or of one with another unit, in a list of known programs.
+pub(crate) fn of_column(name: &str) -> Field {
+    match name {
+        "attribute" => Field::Attr,
+        "time_otherwise" => Field::TimeOtherwise,
+        "request_line" => Field::RequestLine,
+        "peer_address" => Field::PeerAddress,
+        "upstream_address" => Field::UpstreamAddress,
+        "upstream_status_code" => Field::UpstreamStatus,
+        "upstream_connect_seconds" => Field::UpstreamConnect,
+        "upstream_response_seconds" => Field::UpstreamResponse,
+        "upstream_response_ms" => Field::UpstreamResponseMillis,
+        "upstream_response_ns" => Field::UpstreamResponseNanos,
+        "proxy_backend" => Field::UpstreamName,
+        _ => match of_key(name) {
+            Field::Attr if crate::record::is_column(name) => Field::Column,
+            field => field,
+        },
     }
 }
 

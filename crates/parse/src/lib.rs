@@ -45,6 +45,7 @@ mod json_template;
 mod key_budget;
 mod key_value;
 mod klog;
+mod known;
 mod known_templates;
 mod line_parser;
 mod log_text;

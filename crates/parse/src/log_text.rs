@@ -144,7 +144,8 @@ fn time_behind_word<'a>(line: &'a str, record: &Record<'a>) -> Option<(Micros, &
     let front = front(behind);
     let behind_thread = || behind.strip_prefix('[')?.split_once("] ").map(|(_, rest)| rest);
     let found = |text: &'a str| record.times.read_front(text).map(|(ts, used)| (ts, &text[used..]));
-    found(front).or_else(|| found(behind_thread()?))
+    let behind_names = || behind.split_once(" [").filter(|_| is_client()).map(|(_, rest)| rest);
+    found(front).or_else(|| found(behind_thread()?)).or_else(|| found(behind_names()?))
 }
 
 /// The severity of a line whose time is known otherwise.

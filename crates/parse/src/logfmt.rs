@@ -25,7 +25,8 @@ pub(crate) fn parse<'a>(line: &'a str, record: &mut Record<'a>) -> Option<RowKin
     let mut pairs = PairIter { rest: line };
     for pair in &mut pairs {
         let field = field::of_key(pair.key);
-        is_log |= matches!(field, Field::Message | Field::Severity);
+        // Sophos' firewalls write neither.
+        is_log |= matches!(field, Field::Message | Field::Severity) || pair.key == "log_type";
         seen |= field.bit();
         if pair.value.is_some() {
             count += 1;

@@ -61,8 +61,19 @@ pub(crate) fn format(template: &str, escape: JsonEscape) -> Box<dyn Format> {
 
 /// The matcher of a text format.
 pub(crate) fn text(template: &str, escape: JsonEscape) -> Template {
+    text_with(template, escape, meaning)
+}
+
+/// The matcher of a text format whose variables have other meanings.
+pub(crate) fn text_with(
+    template: &str,
+    escape: JsonEscape,
+    meaning: fn(&str) -> Field,
+) -> Template {
     let parts = tokens(template).into_iter().map(|token| match token {
         TemplateToken::Text(text) => TemplatePart::Literal(text.to_owned()),
+        // No variable of nginx: a time in any form, in a list of known programs.
+        TemplateToken::Variable("time") => TemplatePart::Time { form: None, field: Field::Time },
         TemplateToken::Variable(name) => TemplatePart::Value {
             name: name.to_owned(),
             field: meaning(name),

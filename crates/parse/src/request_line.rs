@@ -50,7 +50,10 @@ pub(crate) fn version(protocol: &str) -> Option<&str> {
 
 /// Splits a request target into host (of the absolute form), path and query.
 pub(crate) fn split_target(target: &str) -> RequestTarget<'_> {
-    let absolute = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
+    let parts = target.split_once("://");
+    let is_http =
+        |scheme: &str| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let absolute = parts.filter(|(scheme, _)| is_http(scheme)).map(|(_, rest)| rest);
     let (authority, target) = match absolute {
         Some(rest) => {
             let at = rest.find(['/', '?']).unwrap_or(rest.len());

@@ -47,7 +47,7 @@ pub(crate) struct SyslogHeader<'a> {
     pub(crate) level: &'a str,
     /// Time since the start of a device without a clock.
     pub(crate) uptime: &'a str,
-    /// Model, address and version of a device of UniFi.
+    /// Model, address and version of a device of UniFi, or another name of a device beside the host's.
     pub(crate) device: &'a str,
     /// Whether `message` begins with RFC 5424's structured data.
     pub(crate) is_modern: bool,
@@ -57,6 +57,20 @@ pub(crate) struct SyslogHeader<'a> {
 impl<'a> SyslogHeader<'a> {
     /// Reads the header of a line; `None` if it has neither a priority nor a time.
     pub(crate) fn read(line: &'a str) -> Option<Self> {
+        let header = Self::read_first(line)?;
+        // The sender's own header, behind that of a relay.
+        let own = Some(header.message).filter(|text| text.starts_with('<'));
+        match own.and_then(Self::read_first).filter(|own| own.priority.is_some()) {
+            Some(own) => Some(Self {
+                time: if own.time == HeaderTime::None { header.time } else { own.time },
+                host: if own.host.is_empty() { header.host } else { own.host },
+                ..own
+            }),
+            None => Some(header),
+        }
+    }
+
+    fn read_first(line: &'a str) -> Option<Self> {
         let (priority, rest) = priority(line);
         let modern =
             priority.and_then(|_| modern(rest.strip_prefix(['0', '1'])?.strip_prefix(' ')?));
@@ -167,11 +181,7 @@ fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
         host(word).or_else(|| unusual_host(word).filter(|_| word_with_process(message).is_some()));
     let Some(host) = known else { return device_name(behind, header) };
     header.host = host;
-    // WatchGuard repeats the time in UTC.
-    let message = match message.strip_prefix("(2").and_then(|rest| rest.split_once(") ")) {
-        Some((time, behind)) if time.contains('T') && !time.contains(' ') => behind,
-        _ => message,
-    };
+    let message = utc_time(message, header);
     // A relay of UniFi's repeats the host.
     let repeated = message.strip_prefix(word).and_then(|rest| rest.strip_prefix(' '));
     let message = repeated.filter(|rest| tag(rest).is_some()).unwrap_or(message);
@@ -182,10 +192,28 @@ fn behind_time<'a>(behind: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
     message.strip_prefix(": ").unwrap_or(message)
 }
 
+/// Takes the time in UTC that WatchGuard writes behind the host, or behind it and the device's number:
+/// `FB1 80BF03 (2026-11-20T12:00:00) firewall: text`.
+fn utc_time<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> &'a str {
+    let (word, behind) = text::word(text);
+    let (device, rest) = if behind.starts_with("(2") { (word, behind) } else { ("", text) };
+    let parts = rest.strip_prefix('(').and_then(|rest| rest.split_once(") "));
+    match parts.and_then(|(time, message)| Some((whole_time(time)?, message))) {
+        Some((HeaderTime::Clock(reading), message)) => {
+            let offset_seconds = reading.offset_seconds.or(Some(0));
+            header.time = HeaderTime::Clock(ClockReading { offset_seconds, ..reading });
+            header.device = device;
+            message
+        }
+        _ => text,
+    }
+}
+
 /// Takes a level in a word before a tag with a process: `info vpxd[7] text` (VMware), `web1 notice tmm[7]:
 /// text` (F5).
 fn behind_level<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> Option<&'a str> {
     let (word, message) = text::word(text);
+    let word = word.trim_matches(['(', ')']);
     let is_level = matches!(
         word,
         "info" | "notice" | "warning" | "err" | "error" | "verbose" | "debug" | "crit" | "critical"
@@ -355,6 +383,7 @@ fn tag(text: &str) -> Option<TagParts<'_>> {
     let fits = (1..=MAX_TAG_BYTES).contains(&program.len())
         && process.len() <= MAX_TAG_BYTES
         && tag.bytes().all(|byte| byte.is_ascii_graphic() && !b"=\"{<".contains(&byte))
+        && !program.bytes().all(|byte| byte.is_ascii_digit())
         // A balancer's client with its port.
         && !(program.contains('.') && peer_address::is_address(program))
         && !program.contains('[')
@@ -373,7 +402,11 @@ fn device<'a>(text: &'a str, header: &mut SyslogHeader<'a>) -> bool {
     let mut found = *header;
     let mut rest = text.strip_prefix(": ").unwrap_or(text);
     for _ in 0..=MAX_DEVICE_PARTS {
-        if let Some((mnemonic, message)) = mnemonic(rest) {
+        if let Some((mnemonic, message)) = mnemonic(rest.trim_start_matches('*')) {
+            // Arista's `host Agent: %…` has a tag.
+            if !found.device.is_empty() && found.sequence.is_empty() {
+                return false;
+            }
             (found.program, found.message) = (mnemonic, message);
             *header = found;
             return true;
@@ -396,8 +429,13 @@ fn device_part<'a>(part: &'a str, found: &mut SyslogHeader<'a>) -> bool {
     let digits = part.strip_prefix('-').unwrap_or(part);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         found.sequence = part;
+    } else if part.bytes().all(|byte| byte.is_ascii_punctuation()) {
+        // What is left of a part that the device did not know.
     } else if let Some(time) = times {
         found.time = time;
+        // IOS XR with `logging hostnameprefix`.
+        let named = part.split_once(' ').filter(|(_, node)| node.starts_with("RP/"));
+        found.host = named.and_then(|(name, _)| host(name)).unwrap_or(found.host);
     } else if is_uptime(part) {
         found.uptime = part;
     } else if let Some((_, process)) = part.strip_suffix(']').and_then(|part| part.split_once('['))
@@ -405,6 +443,8 @@ fn device_part<'a>(part: &'a str, found: &mut SyslogHeader<'a>) -> bool {
         found.process = process;
     } else if let Some(host) = host(part).filter(|_| found.host.is_empty()) {
         found.host = host;
+    } else if host(part).is_some() && found.device.is_empty() {
+        found.device = part;
     } else if let Some(wireless) = part.strip_prefix('*').filter(|task| !task.contains(' ')) {
         found.process = wireless;
     } else {
@@ -433,8 +473,12 @@ fn mnemonic(text: &str) -> Option<(&str, &str)> {
 fn mnemonic_severity(mnemonic: &str) -> Option<i64> {
     let name = mnemonic.strip_prefix('%').filter(|name| name.len() <= MAX_TAG_BYTES)?;
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    let parts = name.split('-').skip(1).filter(|part| part.len() == 1);
-    parts.filter_map(number::integer).find(|level| is_name && (0..=7).contains(level))
+    let mut parts = name.split('-').skip(1).filter(|part| part.len() == 1 && is_name);
+    parts.find_map(|part| {
+        // Small switches write a letter.
+        let letter = "-ACEWNID".find(part).and_then(|at| i64::try_from(at).ok());
+        number::integer(part).or(letter).filter(|level| (0..=7).contains(level))
+    })
 }
 
 /// The time that is a whole text.

@@ -28,6 +28,7 @@ pub(crate) fn detect<'a>(line: &'a str, record: &mut Record<'a>) -> Option<&'a s
     // Files of dnsmasq have no host.
     let is_named = !header.host.is_empty()
         || !header.level.is_empty()
+        || header.program == "kernel"
         || matches!(header.program, "app" | "heroku") && !header.process.is_empty()
         || !header.process.is_empty() && line.starts_with(|first: char| first.is_ascii_uppercase());
     let is_whole = is_named && (!header.program.is_empty() || is_data(header.message));

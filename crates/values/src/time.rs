@@ -72,7 +72,22 @@ impl TimeReader {
 
     /// The leading time of a text and its length; epoch numbers are not accepted here.
     pub fn read_front(&self, text: &str) -> Option<(Micros, usize)> {
-        let (reading, used) = front(text.as_bytes())?;
+        let (mut reading, mut used) = front(text.as_bytes())?;
+        if let Some(is_afternoon) = meridiem(&text.as_bytes()[used..])
+            && (3_600..13 * 3_600).contains(&reading.second_of_day)
+        {
+            reading.second_of_day %= 12 * 3_600;
+            reading.second_of_day += if is_afternoon { 12 * 3_600 } else { 0 };
+            used += " PM".len();
+        }
+        let word =
+            text[used..].strip_prefix(' ').map(|rest| rest.split(' ').next().unwrap_or(rest));
+        if let Some(name) = word.filter(|name| name.contains('/') && is_zone_name(name))
+            && reading.offset_seconds.is_none()
+            && let Ok(zone) = Zone::parse(name)
+        {
+            return Some((self.settle_in(&zone, reading)?, used + 1 + name.len()));
+        }
         Some((self.settle(reading)?, used))
     }
 
@@ -93,7 +108,9 @@ impl TimeReader {
         }
         let whole = |at: &usize| {
             let front = head[..*at].trim_end_matches([',', ':', ';', '-']);
-            let is_epoch = front.contains('.') || front.len() == 10 && text[*at..].starts_with(']');
+            let is_epoch = front.contains('.')
+                || matches!(front.len(), 13 | 16 | 19)
+                || front.len() == 10 && text[*at..].starts_with(']');
             let read = epoch(front).filter(|_| is_epoch).or_else(|| self.rare(front));
             Some((read.filter(|time| self.is_plausible(*time))?, *at))
         };
@@ -194,6 +211,8 @@ fn may_be_time(head: &[u8]) -> bool {
         .any(|three| three[1] == b':' && three[0].is_ascii_digit() && three[2].is_ascii_digit());
     let is_packed = digits == 8 && head.get(8) == Some(&b'T');
     let is_epoch = (9..=11).contains(&digits) && head.get(digits) == Some(&b'.')
+        || matches!(digits, 13 | 16 | 19)
+            && matches!(head.get(digits..), Some([b']', ..] | [b' ', b'A'..=b'Z', ..]))
         || digits == 10 && head.get(digits) == Some(&b']');
     has_clock || is_packed || is_epoch || head.starts_with(b"@4")
 }
@@ -209,8 +228,22 @@ fn front(bytes: &[u8]) -> TimeMatch {
     }
 }
 
+/// Whether ` PM` follows a clock, or ` AM`.
+fn meridiem(behind: &[u8]) -> Option<bool> {
+    match behind {
+        [b' ', half, b'M' | b'm', rest @ ..]
+            if b"APap".contains(half) && !rest.first().is_some_and(u8::is_ascii_alphanumeric) =>
+        {
+            Some(b"Pp".contains(half))
+        }
+        _ => None,
+    }
+}
+
 /// Seconds, milli-, micro- or nanoseconds since 1970, detected by length: 10, 13, 16 or 19 digits.
 fn epoch(text: &str) -> Option<Micros> {
+    // .NET's `/Date(1795176000123)/`.
+    let text = text.strip_prefix("/Date(").and_then(|rest| rest.strip_suffix(")/")).unwrap_or(text);
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !(9..=19).contains(&whole.len()) || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;

@@ -128,9 +128,24 @@ impl ByteCursor<'_> {
         if length > 0 && !rest.get(length).is_some_and(u8::is_ascii_alphanumeric) {
             let offset = zone::of_abbreviation(&rest[..length])?;
             self.at += length;
-            return Some(offset);
+            let is_base = matches!(&rest[..length], b"GMT" | b"UTC");
+            return Some(if is_base { self.hours_east().unwrap_or(offset) } else { offset });
         }
         self.numeric_zone()
+    }
+
+    /// `+2` or `+02:00` behind `GMT`; `None`, with nothing consumed, without it.
+    fn hours_east(&mut self) -> Option<i64> {
+        let start = self.at;
+        let sign = if self.skip_any(b"+-")? == b'-' { -1 } else { 1 };
+        let Some(hours) = self.digits(2).or_else(|| self.digits(1)).filter(|hours| *hours <= 14)
+        else {
+            self.at = start;
+            return None;
+        };
+        let colon = self.skip(b':');
+        let minutes = self.digits(2).filter(|_| colon.is_some()).unwrap_or(0);
+        Some(sign * (hours * 3600 + minutes * 60))
     }
 
     fn numeric_zone(&mut self) -> Option<i64> {

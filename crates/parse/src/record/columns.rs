@@ -12,6 +12,7 @@ use crate::{request_line, upstream_list};
 impl<'a> Record<'a> {
     /// Assigns the texts to columns; the others become attributes.
     pub(crate) fn settle(&mut self, kind: RowKind) {
+        self.join_time("");
         let duration = self.bare_duration();
         let pairs = std::mem::take(&mut self.pairs);
         let late = pairs.iter().filter(|pair| pair.field.is_late());
@@ -36,6 +37,19 @@ impl<'a> Record<'a> {
             self.settle_server();
         }
         self.settle_envelope(kind);
+    }
+
+    /// Joins a date and a clock that are apart: `"date":"2026-11-20","time":"12:00:00"`.
+    pub(crate) fn join_time(&mut self, zone: &str) {
+        let first = self.pairs.iter().find(|pair| pair.field == Field::Time);
+        if self.ts.is_some() || first.is_none_or(|pair| !matches!(pair.key, "date" | "time")) {
+            return;
+        }
+        let [date, clock] = ["date", "time"].map(|key| self.text(key).unwrap_or_default());
+        if date.len() == 10 && clock.as_bytes().get(2) == Some(&b':') {
+            self.ts = self.times.read(&format!("{date} {clock}{zone}"));
+            self.pairs.retain(|pair| self.ts.is_none() || !matches!(pair.key, "date" | "time"));
+        }
     }
 
     /// The key and unit of a duration without its unit: Lograge's, in Rails, is in milliseconds, and
@@ -64,7 +78,11 @@ impl<'a> Record<'a> {
             Field::MessageOtherwise if self.seen & Field::Message.bit() == 0 => {
                 self.take_message(value)
             }
-            Field::Severity => set(&mut self.log.severity, severity::of_word(value)),
+            Field::Severity => set(&mut self.log.severity, level_of(value)),
+            // Datadog's name of it.
+            Field::Status if self.seen & Field::Severity.bit() == 0 => {
+                set(&mut self.log.severity, severity::of_word(value))
+            }
             Field::SeverityNumber => {
                 let number = number::integer(value).and_then(severity::of_opentelemetry);
                 set(&mut self.log.severity, number)
@@ -366,4 +384,10 @@ fn set<T: PartialEq + Copy>(column: &mut Option<T>, value: Option<T>) -> bool {
         return true;
     }
     value.is_some() && *column == value
+}
+
+/// The severity of a word or, as some loggers write it, of its first letter.
+fn level_of(text: &str) -> Option<&'static str> {
+    let word = text.trim_ascii();
+    severity::of_word(word).or_else(|| severity::of_mongodb(word))
 }

@@ -53,6 +53,7 @@ fn reported_lines_have_their_columns() {
         (include_str!("templates.txt"), OBSERVED),
         (include_str!("senders.txt"), OBSERVED),
         (include_str!("brokers.txt"), OBSERVED),
+        (include_str!("clouds.txt"), OBSERVED),
     ];
     let mut wrong = Vec::new();
     for (text, observed) in files {
