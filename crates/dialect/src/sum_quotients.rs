@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator,
-    Visit, Visitor,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    UnaryOperator, Value, Visit, Visitor,
 };
 
-use crate::fragments::call;
+use crate::fragments::{call, number};
 
 /// Name of the aggregate that stands for a sum within a quotient.
 pub const NUMERIC_SUM: &str = "numeric_sum";
@@ -20,7 +20,8 @@ pub const NAMED_SUM: &str = "named_sum";
 /// Names of the aggregates that stand for extremes of such sums within a quotient.
 pub const NAMED_EXTREMES: [&str; 2] = ["named_max", "named_min"];
 
-/// Name of the function that gives its first argument, whose type is made of those of the others.
+/// Name of the function that gives its first argument, whose type is made of those of the others, or
+/// is that of a constant without any.
 pub const NAMED_VALUE: &str = "named_value";
 
 /// Aggregates whose type is made of their argument's, by all their names.
@@ -56,21 +57,28 @@ impl Visitor for Quotients {
     }
 }
 
-/// Breaks at rows of constants.
+/// Breaks at rows of numbers that are no table's.
 struct OwnRows;
 
 impl Visitor for OwnRows {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        match *query.body {
-            SetExpr::Values(_) => ControlFlow::Break(()),
+        match &*query.body {
+            SetExpr::Values(rows)
+                if rows.rows.iter().any(|row| row.content.iter().any(is_of_numbers)) =>
+            {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         }
     }
 
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
         match table {
+            TableFactor::Table { args: Some(args), .. } if is_series_of_times(&args.args) => {
+                ControlFlow::Continue(())
+            }
             TableFactor::UNNEST { .. }
             | TableFactor::Function { .. }
             | TableFactor::Table { args: Some(_), .. } => ControlFlow::Break(()),
@@ -79,15 +87,26 @@ impl Visitor for OwnRows {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function)
-                if has_name(&function.name, &["generate_series", "unnest"]) =>
-            {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let is_of_times = matches!(&function.args, FunctionArguments::List(list)
+            if is_series_of_times(&list.args));
+        if has_name(&function.name, &["generate_series", "unnest"]) && !is_of_times {
+            return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
     }
+}
+
+/// Whether the step of a series is an interval.
+fn is_series_of_times(args: &[FunctionArg]) -> bool {
+    args.iter().any(|arg| {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg else { return false };
+        match arg {
+            Expr::Interval(_) => true,
+            Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
+            _ => false,
+        }
+    })
 }
 
 fn has_name(name: &ObjectName, names: &[&str]) -> bool {
@@ -112,10 +131,7 @@ pub(crate) fn rename(left: &mut Expr, right: &mut Expr) {
 /// Marks items that have a name, by which a query around this one may divide them: sums and extremes
 /// of columns are renamed, and what is made of them carries them along.
 pub(crate) fn mark_named(select: &mut Select) {
-    let is_grouped = match &select.group_by {
-        GroupByExpr::All(_) => true,
-        GroupByExpr::Expressions(keys, modifiers) => !keys.is_empty() || !modifiers.is_empty(),
-    };
+    let GroupByExpr::Expressions(keys, _) = &select.group_by else { return };
     for item in &mut select.projection {
         let SelectItem::ExprWithAlias { expr, .. } = item else { continue };
         for_each_aggregate(expr, &mut |aggregate| {
@@ -124,20 +140,20 @@ pub(crate) fn mark_named(select: &mut Select) {
                 rename_to(aggregate, [("sum", NAMED_SUM), ("max", max), ("min", min)]);
             }
         });
+        // Keys of `distinct`, `group by` and `order by` are compared with the items.
+        if select.distinct.is_some() || keys.contains(expr) {
+            continue;
+        }
         let mut parts = Vec::new();
-        for_each_part(expr, &mut |part| {
-            if matches!(part, Expr::Function(_)) || !is_grouped {
-                parts.push(part.clone());
-            }
-        });
+        for_each_part(expr, &mut |part| parts.push(part.clone()));
+        let is_constant = parts.is_empty() && is_of_numbers(expr);
         let is_part = matches!(parts.as_slice(), [part] if part == expr);
-        // Keys of `distinct` and of `order by` beside it are compared with the items.
-        let is_carried = !is_part && select.distinct.is_none();
-        if is_carried && !parts.is_empty() && parts.len() <= PARTS_MAX {
-            *expr = call(
-                NAMED_VALUE,
-                [vec![std::mem::replace(expr, parts[0].clone())], parts].concat(),
-            );
+        if !keys.is_empty() {
+            parts.retain(|part| matches!(part, Expr::Function(_)));
+        }
+        if is_constant || !is_part && (1..=PARTS_MAX).contains(&parts.len()) {
+            let value = std::mem::replace(expr, number(0));
+            *expr = call(NAMED_VALUE, [vec![value], parts].concat());
         }
     }
 }
@@ -203,6 +219,22 @@ fn for_each_part(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
         Expr::Function(function) if has_name(&function.name, &AGGREGATES) => visit(expr),
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => visit(expr),
         _ => {}
+    }
+}
+
+/// Whether an expression is made of numbers that are written out.
+fn is_of_numbers(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Null),
+        Expr::Nested(inner)
+        | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => {
+            is_of_numbers(inner)
+        }
+        Expr::Case { conditions, else_result, .. } => {
+            conditions.iter().all(|when| is_of_numbers(&when.result))
+                && else_result.as_deref().is_none_or(is_of_numbers)
+        }
+        _ => false,
     }
 }
 
@@ -285,6 +317,19 @@ mod tests {
                 "SELECT named_value(a + 1, a) AS b, c AS d",
             ),
             ("select b / 2 from (select max(a) as b from t) s", "named_max(a) AS b"),
+            (
+                "with b as (select generate_series(min(a), max(a), interval '1 h') as h from t) \
+                 select c / 2 from b join (select a, sum(c) as c from t group by a) s on a = h",
+                "named_sum(c)",
+            ),
+            (
+                "select a / 2 from (values ('x')) v(b) join (select b, sum(a) as a from t group by b) s using (b)",
+                "named_sum(a)",
+            ),
+            (
+                "select sum(b) / 2 from (select case when a then 1 else 0 end as b from t) s",
+                "named_value(CASE WHEN a THEN 1 ELSE 0 END) AS b",
+            ),
             ("select a / 2 from (select sum(case when b then a end) as a from t) s", "named_sum("),
             ("select a / 2 from (select sum(a) over () as a from t) s", "named_sum(a) OVER"),
         ] {
@@ -294,6 +339,7 @@ mod tests {
         for sql in [
             "select a + 2 from (select sum(a) as a from t) s",
             "select a / 2 from (select sum(1) as a from t) s",
+            "select a / 2 from (select case b when 1 then 2 end as a from t group by case b when 1 then 2 end) s",
             "select a / 2 from (select sum(case when b then 1 else 0 end) as a from t) s",
             "select a / 2 from (select sum(a) as a from (values (1)) t(a)) s",
             "select b / 2 from (select a + 1 as b from t group by a) s",

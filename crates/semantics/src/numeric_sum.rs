@@ -21,10 +21,12 @@ use datafusion::scalar::ScalarValue;
 use weir_dialect::{NAMED_EXTREMES, NAMED_SUM, NAMED_VALUE, NUMERIC_SUM};
 
 use crate::checked_sum;
-use crate::rewrite_parts::{cast, type_of};
+use crate::rewrite_parts::cast;
 
 /// Metadata of columns that are `numeric` in PostgreSQL, while a query is planned.
 const MARK: &str = "weir.numeric_sum";
+/// Metadata of columns that are `integer` there, and `bigint` here.
+const CONSTANT: &str = "weir.constant";
 
 /// The aggregates that stand for others until the types are known.
 pub(crate) fn placeholders() -> [AggregateUDF; 4] {
@@ -60,7 +62,9 @@ impl AggregateUDFImpl for Placeholder {
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
         let field = Field::new(self.name, self.return_type(&types)?, true);
-        let is_marked = self.name == NAMED_SUM && types.iter().any(is_long);
+        let is_marked = self.name == NAMED_SUM
+            && types.iter().any(is_long)
+            && !fields.iter().any(|field| field.metadata().contains_key(CONSTANT));
         let is_marked = is_marked || fields.iter().any(has_mark);
         let mark = is_marked.then(|| (MARK.to_owned(), String::new()));
         Ok(Arc::new(field.with_metadata(HashMap::from_iter(mark))))
@@ -98,8 +102,12 @@ impl ScalarUDFImpl for NamedValue {
         let Some((value, parts)) = args.arg_fields.split_first() else {
             return plan_err!("`{NAMED_VALUE}` takes a value");
         };
-        let is_marked = is_long(value.data_type()) && parts.iter().any(has_mark);
-        let mark = is_marked.then(|| (MARK.to_owned(), String::new()));
+        let mark = match parts {
+            _ if !is_long(value.data_type()) => None,
+            [] => Some(CONSTANT),
+            parts => parts.iter().any(has_mark).then_some(MARK),
+        };
+        let mark = mark.map(|mark| (mark.to_owned(), String::new()));
         let metadata = value.metadata().clone().into_iter().chain(mark).collect();
         Ok(Arc::new(value.as_ref().clone().with_metadata(metadata)))
     }
@@ -178,6 +186,8 @@ fn is_bigint(expr: &Expr, schema: &DFSchema) -> bool {
         Expr::ScalarFunction(call) if gives_argument(call.name()) => {
             call.args.iter().any(|arg| is_bigint(arg, schema))
         }
-        other => type_of(other, schema).is_some_and(|kind| is_long(&kind)),
+        other => other.to_field(schema).is_ok_and(|(_, field)| {
+            is_long(field.data_type()) && !field.metadata().contains_key(CONSTANT)
+        }),
     }
 }

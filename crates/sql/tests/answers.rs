@@ -306,6 +306,11 @@ fn quotients_of_sums_over_tables_are_fractions() {
             "select a / 2 from (select sum(http_response_status_code::int) as a from request) s where a <> 3",
             "450",
         ),
+        (
+            "with s as (select case when response_bytes > 1 then 1 else 0 end as n from request), \
+             t as (select sum(n) as a from s) select a / 4, (select sum(n) / 4 from s) from t",
+            "0 | 0",
+        ),
         ("select a / 2 from (select sum(response_bytes)::bigint as a from request) s", "3"),
     ] {
         let answer = runtime.block_on(ask_over(&engine, view.clone(), Query::new(sql))).unwrap();
