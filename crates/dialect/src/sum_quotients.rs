@@ -57,6 +57,17 @@ impl Visitor for Quotients {
     }
 }
 
+/// Breaks at a query.
+struct Queries;
+
+impl Visitor for Queries {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+}
+
 /// Breaks at rows of numbers that are no table's.
 struct OwnRows;
 
@@ -150,6 +161,10 @@ pub(crate) fn mark_named(select: &mut Select) {
         let is_part = matches!(parts.as_slice(), [part] if part == expr);
         if !keys.is_empty() {
             parts.retain(|part| matches!(part, Expr::Function(_)));
+        }
+        // A copied query would double with each level around it.
+        if parts.iter().any(|part| Visit::visit(part, &mut Queries).is_break()) {
+            continue;
         }
         if is_constant || !is_part && (1..=PARTS_MAX).contains(&parts.len()) {
             let value = std::mem::replace(expr, number(0));
@@ -343,6 +358,7 @@ mod tests {
             "select a / 2 from (select sum(case when b then 1 else 0 end) as a from t) s",
             "select a / 2 from (select sum(a) as a from (values (1)) t(a)) s",
             "select b / 2 from (select a + 1 as b from t group by a) s",
+            "select coalesce((select a from t), 0) as b, a / 2 from t",
         ] {
             assert!(!rewritten(sql).contains("named_"), "{sql}");
         }
