@@ -24,10 +24,10 @@ pub const NAMED_EXTREMES: [&str; 2] = ["named_max", "named_min"];
 /// is that of a constant without any.
 pub const NAMED_VALUE: &str = "named_value";
 
-/// Aggregates whose type is made of their argument's, by all their names.
-const AGGREGATES: [&str; 6] = {
+/// Aggregates that make an integer, by all their names.
+const AGGREGATES: [&str; 7] = {
     let [max, min] = NAMED_EXTREMES;
-    ["sum", "max", "min", NAMED_SUM, max, min]
+    ["count", "sum", "max", "min", NAMED_SUM, max, min]
 };
 
 /// Most columns and aggregates that make the type of an item.
@@ -194,16 +194,20 @@ fn arguments(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
     })
 }
 
-/// Visits sums and extremes whose type is that of the whole.
+/// Visits aggregates whose type is that of the whole.
 fn for_each_aggregate(expr: &mut Expr, visit: &mut dyn FnMut(&mut Function)) {
     for_each_part(expr, &mut |part| match part {
         Expr::Function(function) => visit(function),
-        Expr::Subquery(query) => for_each_aggregate_of(only_item(query), visit),
+        Expr::Subquery(query) => {
+            if let Some(item) = only_item(query) {
+                for_each_aggregate(item, visit);
+            }
+        }
         _ => {}
     });
 }
 
-/// Visits columns, subqueries, sums and extremes whose type is that of the whole.
+/// Visits columns, subqueries and aggregates whose type is that of the whole.
 fn for_each_part(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
     match expr {
         Expr::Nested(inner) => for_each_part(inner, visit),
@@ -253,12 +257,6 @@ fn is_of_numbers(expr: &Expr) -> bool {
     }
 }
 
-fn for_each_aggregate_of(expr: Option<&mut Expr>, visit: &mut dyn FnMut(&mut Function)) {
-    if let Some(expr) = expr {
-        for_each_aggregate(expr, visit);
-    }
-}
-
 /// What a subquery that gives one value selects.
 fn only_item(query: &mut Query) -> Option<&mut Expr> {
     let SetExpr::Select(select) = &mut *query.body else { return None };
@@ -270,25 +268,9 @@ fn only_item(query: &mut Query) -> Option<&mut Expr> {
 
 /// Whether the type of an expression is that of a column: numbers are `integer` in PostgreSQL.
 fn has_column(expr: &mut Expr) -> bool {
-    match expr {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-        Expr::Nested(inner) => has_column(inner),
-        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => has_column(expr),
-        Expr::BinaryOp {
-            left,
-            op: BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply,
-            right,
-        } => has_column(left) || has_column(right),
-        Expr::Case { conditions, else_result, .. } => {
-            let mut results = conditions.iter_mut().map(|when| &mut when.result);
-            results.any(has_column) || else_result.as_deref_mut().is_some_and(has_column)
-        }
-        Expr::Function(function) if has_name(&function.name, &["count"]) => true,
-        Expr::Function(function) if has_name(&function.name, &CHOICES) => {
-            arguments(function).any(has_column)
-        }
-        _ => false,
-    }
+    let mut is_found = false;
+    for_each_part(expr, &mut |_| is_found = true);
+    is_found
 }
 
 #[cfg(test)]

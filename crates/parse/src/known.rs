@@ -54,7 +54,7 @@ pub(crate) struct KnownColumn {
 }
 
 impl KnownColumn {
-    /// The text's name in the record: columns without a meaning of their own go by their names.
+    /// The key of the value in the record: the column's name for a plain column, else the text's own key.
     pub(crate) fn key<'s>(&'s self, key: &'s str) -> &'s str {
         if self.field == Field::Column { &self.name } else { key }
     }

@@ -88,7 +88,7 @@ impl RedisProcess<'_> {
         paths
     }
 
-    /// Reads a file and those that it includes.
+    /// Reads a configuration file and its includes.
     fn read(&self, path: &Path, config: &mut RedisConfig) {
         let Some(path) = self.readable(path).filter(|_| config.files_read < FILES_MAX) else {
             return;

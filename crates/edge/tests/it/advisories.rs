@@ -168,8 +168,8 @@ fn a_coding_in_an_answer_to_head_is_no_body() {
     assert!(rest.starts_with("HTTP/1.1 200 ") && rest.ends_with("\r\n\r\npage"), "{answers}");
 }
 
-/// envoyproxy/envoy#38206: a backend ends its whole answer with a reset that is no error, while the upload
-/// goes on. What the client has not read yet is not lost.
+/// envoyproxy/envoy#38206: a backend resets the stream with `NO_ERROR` after its complete answer, during the
+/// upload. The client still receives all of the answer.
 #[test]
 fn an_answer_that_waits_for_the_client_survives_a_reset_without_an_error() {
     const BODY: usize = 200_000;

@@ -59,7 +59,7 @@ fn an_answer_of_another_length_than_it_declares_is_not_complete() {
         let row = lab.request();
         let failure = if is_refused { "invalid_answer" } else { "answer_cut" };
         assert_eq!(row["failure"], failure, "{script:?}: {row:#?}");
-        assert_eq!(row["upstream_tries"], "1", "what is invalid is not asked for again");
+        assert_eq!(row["upstream_tries"], "1", "an invalid answer is not retried");
     }
 }
 

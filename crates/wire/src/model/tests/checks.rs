@@ -105,7 +105,7 @@ fn a_scan_of_a_network_is_no_failure_of_a_server() {
     }
 }
 
-/// ntop/ntopng#4004 and element-hq/ess-helm PR 225: a balancer goes on to check a server that is gone. Its
+/// ntop/ntopng#4004 and element-hq/ess-helm PR 225: a balancer still checks a server that is gone. Its
 /// accept queue is not full.
 #[test]
 fn checks_of_a_server_that_is_gone_are_no_accept_queue() {

@@ -69,7 +69,7 @@ fn requests_that_carry_a_tunnel_are_no_slow_application() {
     }
 }
 
-/// droe/sslsplit#272, droe/sslsplit PR 149: a proxy writes what it has decrypted as packets of its own,
+/// droe/sslsplit#272, droe/sslsplit PR 149: a proxy writes decrypted traffic as synthetic packets,
 /// without pure acknowledgements, stamps, identifications or a real clock.
 #[test]
 pub(super) fn a_decrypted_copy_is_read_like_the_original() {

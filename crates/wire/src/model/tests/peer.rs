@@ -112,7 +112,7 @@ fn has_tshark() -> bool {
 /// How many responses there are by status and milliseconds.
 type Responses = BTreeMap<(u16, i64), usize>;
 
-/// Compares the responses of a capture: those that tshark pairs with a request, and the number of all.
+/// Compares a capture's responses with tshark's: each that it pairs with a request, and their total.
 fn compare_requests(name: &str, path: &Path, recording: &Recording) {
     let mut theirs = Responses::new();
     let fields = ["http.response.code", "http.time"];

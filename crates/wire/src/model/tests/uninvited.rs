@@ -6,7 +6,7 @@ const TIMEOUT: &[u8] =
     b"HTTP/1.1 408 Request Time-out\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const BAD: &[u8] = b"HTTP/1.1 400 Bad request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// haproxy/haproxy#897: browsers open connections ahead of need, and the server closes those that stay
+/// haproxy/haproxy#897: browsers preconnect, and the server closes connections that stay
 /// silent with a 408. haproxy/haproxy#1934: a 400 for a client that left without a word.
 #[test]
 fn a_server_that_says_why_it_closes_answers_no_request() {
